@@ -1,0 +1,31 @@
+"""Typed errors: one sentence with what, where, and what would be accepted."""
+
+from __future__ import annotations
+
+
+class DNNFusionError(Exception):
+    """Base of all errors that are the input's fault; the command line prints them and exits with 2."""
+
+
+class ImportModelError(DNNFusionError):
+    """A model file or object could not be read or imported."""
+
+
+class ShapeError(DNNFusionError):
+    """An input's name, rank or extents do not fit the model."""
+
+
+class TargetError(DNNFusionError):
+    """A target string that TVM does not know."""
+
+
+class OutputError(DNNFusionError):
+    """A result could not be written."""
+
+
+class BlockError(DNNFusionError):
+    """A block's body is not one this package wrote, or does not fit its operands."""
+
+
+class OptionError(DNNFusionError):
+    """An option's value is not one of those accepted."""
