@@ -1,0 +1,1 @@
+"""TE schedules of blocks."""

@@ -1,0 +1,1 @@
+"""DNNFusion for Apache TVM's Relay."""
