@@ -29,3 +29,7 @@ class BlockError(DNNFusionError):
 
 class OptionError(DNNFusionError):
     """An option's value is not one of those accepted."""
+
+
+class RegistrationError(DNNFusionError):
+    """A declaration is incomplete, or its name is taken."""
