@@ -84,7 +84,9 @@ def operator_type(
 def entry_type(
     op: str, attrs: Any, in_types: Sequence[TensorInfo], out_types: Sequence[TensorInfo]
 ) -> MappingType:
-    """Type of the largest operand: what the operator does to its main data; parameters as :func:`operand_types`.
+    """Type of the largest operand: what the operator does to its main data.
+
+    Parameters as :func:`operand_types`.
 
     Of several operands of that size, one that is Many-to-Many decides, for then the operator brings a
     reduction (layer norm of a single row: the scale is as large as the data). Otherwise the least complex

@@ -12,10 +12,40 @@ _INT = Operand((2, 3), "int32", 1, 8)
 _NAN = Operand((2, 3), perturbed=(math.nan,))
 _INF = Operand((2, 3), perturbed=(math.inf,))
 
-for _op in (
-    "abs acos asin asinh atan atanh ceil copy cos cosh erf exp fast_erf fast_exp fast_tanh floor log log10 log2 "
-    "negative nn.relu nn.leaky_relu round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
-).split():
+for _op in [
+    "abs",
+    "acos",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "copy",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "fast_erf",
+    "fast_exp",
+    "fast_tanh",
+    "floor",
+    "log",
+    "log10",
+    "log2",
+    "negative",
+    "nn.relu",
+    "nn.leaky_relu",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+]:
     mapping(_op, ONE_TO_ONE, probe=[((2, 3),)])
 
 mapping("acosh", ONE_TO_ONE, probe=[(Operand((2, 3), low=1.1, high=1.9),)])
@@ -43,20 +73,39 @@ mapping(
     ],
 )
 
-for _op in "add divide maximum minimum mod multiply power subtract floor_divide floor_mod".split():
+for _op in [
+    "add",
+    "divide",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "power",
+    "subtract",
+    "floor_divide",
+    "floor_mod",
+]:
     mapping(_op, by_broadcast, probe=[((2, 3), (2, 3)), ((2, 3), (3,)), ((), (2, 1)), ((1, 3), (3,))])
 
-for _op in "greater greater_equal less less_equal".split():
+for _op in ["greater", "greater_equal", "less", "less_equal"]:
     mapping(_op, by_broadcast, probe=[((2, 3), (2, 3)), ((2, 1), (1, 3))])
 
 _FEW = Operand((2, 3), "int32", 0, 2)
-for _op in "equal not_equal".split():
+for _op in ["equal", "not_equal"]:
     mapping(_op, by_broadcast, probe=[(_FEW, _FEW), (_FEW, Operand((3,), "int32", 0, 2))])
 
-for _op in "logical_and logical_or logical_xor".split():
+for _op in ["logical_and", "logical_or", "logical_xor"]:
     mapping(_op, by_broadcast, probe=[(_BOOL, _BOOL), (_BOOL, Operand((2, 1), "bool"))])
 
-for _op in "bitwise_and bitwise_or bitwise_xor left_shift right_shift trunc_divide trunc_mod".split():
+for _op in [
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "left_shift",
+    "right_shift",
+    "trunc_divide",
+    "trunc_mod",
+]:
     mapping(_op, by_broadcast, probe=[(_INT, _INT), (_INT, Operand((3,), "int32", 1, 4))])
 
 mapping("where", by_broadcast, probe=[(_BOOL, (2, 3), (2, 3)), (Operand((2, 1), "bool"), (3,), ())])

@@ -7,8 +7,8 @@ from .registry import opaque
 _REASONS: dict[str, str] = {
     "the output shape depends on the data": (
         "arange argwhere unique dyn.broadcast_to dyn.expand_dims dyn.full dyn.image.resize2d dyn.nn.pad "
-        "dyn.nn.upsampling dyn.nn.upsampling3d dyn.one_hot dyn.ones dyn.reshape dyn.sparse_to_dense dyn.squeeze "
-        "dyn.strided_slice dyn.tile dyn.topk dyn.zeros sparse_fill_empty_rows"
+        "dyn.nn.upsampling dyn.nn.upsampling3d dyn.one_hot dyn.ones dyn.reshape dyn.sparse_to_dense "
+        "dyn.squeeze dyn.strided_slice dyn.tile dyn.topk dyn.zeros sparse_fill_empty_rows"
     ),
     "it orders whole rows by calls into the runtime": "argsort sort topk",
     "it writes where the data says, by an imperative loop that cannot be computed inside another": (
@@ -24,7 +24,8 @@ _REASONS: dict[str, str] = {
         "vision.regular_non_max_suppression"
     ),
     "it draws random numbers": (
-        "nn.dropout random.multinomial random.normal random.threefry_generate random.threefry_split random.uniform"
+        "nn.dropout random.multinomial random.normal random.threefry_generate random.threefry_split "
+        "random.uniform"
     ),
     "it reads the shape and not the elements": "ndarray_size shape_of vm.shape_of",
     "it places tensors on devices": "device_copy on_device",

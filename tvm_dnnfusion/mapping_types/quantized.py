@@ -13,11 +13,21 @@ _SCALE = Operand((), low=0.4, high=0.6, fixed=True)
 _ZERO = Operand((), "int32", 0, 4, fixed=True)
 _PARAMETERS: Probe = (_SCALE, _ZERO, _SCALE, _ZERO)
 
-for _op in "qnn.abs qnn.erf qnn.exp qnn.hardswish qnn.log qnn.rsqrt qnn.sigmoid qnn.sqrt qnn.tanh".split():
+for _op in [
+    "qnn.abs",
+    "qnn.erf",
+    "qnn.exp",
+    "qnn.hardswish",
+    "qnn.log",
+    "qnn.rsqrt",
+    "qnn.sigmoid",
+    "qnn.sqrt",
+    "qnn.tanh",
+]:
     mapping(_op, by_broadcast, probe=[(_DATA, *_PARAMETERS)])
 
 mapping("qnn.leaky_relu", by_broadcast, probe=[(_DATA, *_PARAMETERS, {"alpha": 0.25})])
-for _op in "qnn.add qnn.subtract qnn.mul".split():
+for _op in ["qnn.add", "qnn.subtract", "qnn.mul"]:
     mapping(
         _op,
         by_broadcast,

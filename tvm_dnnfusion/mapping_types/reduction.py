@@ -8,7 +8,7 @@ from __future__ import annotations
 from .registry import Operand, mapping
 from .rules import MANY_TO_MANY, by_placement, unread
 
-for _op in "sum mean prod max min argmax argmin".split():
+for _op in ["sum", "mean", "prod", "max", "min", "argmax", "argmin"]:
     mapping(_op, MANY_TO_MANY, probe=[((2, 3), {"axis": 1}), ((2, 2), {"axis": 0, "keepdims": True})])
 
 mapping("any", MANY_TO_MANY, probe=[(Operand((2, 3), "bool", 0, 1), {"axis": 1})])

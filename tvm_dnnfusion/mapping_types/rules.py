@@ -73,7 +73,10 @@ def by_stride(attrs: Any, operand: TensorInfo, output: TensorInfo) -> MappingTyp
 
 
 def by_interpolation(attrs: Any, operand: TensorInfo, output: TensorInfo) -> MappingType:
-    """Resizing: nearest neighbour copies elements (Table 2's One-to-Many) or drops them; others mix several."""
+    """Resizing: nearest neighbour copies elements or drops some, the other methods mix several.
+
+    Table 2 has Resize as One-to-Many whatever the method; more than one element per output is Many-to-Many.
+    """
     if attrs.method != "nearest_neighbor":
         return MANY_TO_MANY
     widened = any(after > before for before, after in zip(operand.shape, output.shape, strict=True))
