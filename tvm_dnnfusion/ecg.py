@@ -80,6 +80,8 @@ class Node:
         Those of ``associative``, ``commutative``, ``distributive`` that hold.
     span
         Where the operator came from in the source, for reports.
+    attributes
+        Canonical text of the operator's attributes, part of the key of measured latencies.
     """
 
     id: int
@@ -93,6 +95,7 @@ class Node:
     flops: int = 0
     properties: frozenset[str] = frozenset()
     span: str = ""
+    attributes: str = ""
 
     @property
     def nbytes(self) -> int:

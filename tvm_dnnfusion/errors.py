@@ -33,3 +33,11 @@ class OptionError(DNNFusionError):
 
 class RegistrationError(DNNFusionError):
     """A declaration is incomplete, or its name is taken."""
+
+
+class DatabaseError(DNNFusionError):
+    """The latency database cannot be opened, read or written."""
+
+
+class MeasureError(DNNFusionError):
+    """A kernel could not be built or timed."""
