@@ -15,7 +15,7 @@ import tvm
 from tvm import relay
 
 from tvm_dnnfusion.passes import numpy_movement  # noqa: F401  (declares evaluators)
-from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, key_of
+from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, call_with, key_of
 from tvm_dnnfusion.passes.numpy_operators import NUMPY_OPERATORS, NoEvaluator, OutputType, Unevaluated
 
 # A folded value may be this many times larger than what it is computed from ...
@@ -120,7 +120,7 @@ class ConstantFolder(GraphRewriter):
         leaves = _leaves(result)
         total = sum(leaf.nbytes for leaf in leaves)
         if total > max(REPEATED_BYTES, 2 * sum(stored_bytes(leaf) for leaf in leaves)):
-            kept = relay.expr.CallWithFields(call, args=args)
+            kept = call_with(call, call.op, args)
             self._values[key_of(kept)] = (kept, result)
             return kept
         return self._constant(result, call.span)
@@ -168,7 +168,7 @@ class ConstantFolder(GraphRewriter):
         """What stock Relay makes of this one call: it refuses stateful operators and those without value."""
         if not args or any(not _only_constants(arg) for arg in args):
             return None
-        folded = relay.transform.FoldConstantExpr(relay.expr.CallWithFields(call, args=args), self._mod)
+        folded = relay.transform.FoldConstantExpr(call_with(call, call.op, args), self._mod)
         return folded if _only_constants(folded) else None
 
 

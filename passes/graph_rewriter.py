@@ -48,7 +48,7 @@ def _function_children(function: relay.Function) -> list[relay.Expr]:
     return [] if is_sealed(function) else [function.body]
 
 
-_CHILDREN: dict[type, Callable[..., list[relay.Expr]]] = {
+CHILDREN: dict[type, Callable[..., list[relay.Expr]]] = {
     relay.Call: lambda e: [e.op, *e.args],
     relay.Tuple: lambda e: list(e.fields),
     relay.TupleGetItem: lambda e: [e.tuple_value],
@@ -70,8 +70,21 @@ def _rebuilt_match(match: Match, children: list[relay.Expr]) -> Match:
     return Match(children[0], clauses, match.complete)
 
 
+_NO_TYPES = tvm.runtime.convert([])
+
+
+def call_with(call: relay.Call, op: relay.Expr, args: list[relay.Expr], attrs: tvm.ir.Attrs | None = None) -> relay.Call:
+    """``call`` with another callee, arguments and (unless None) attributes; it keeps its span and type.
+
+    Type inference leaves the operands' types on a call and unifies with them when it runs again, so that an
+    extent once unknown would stay unknown: for an operator they are dropped.
+    """
+    types = _NO_TYPES if isinstance(op, tvm.ir.Op) else None
+    return CallWithFields(call, op, args, attrs, types)
+
+
 _REBUILD: dict[type, Callable[..., relay.Expr]] = {
-    relay.Call: lambda e, c: CallWithFields(e, c[0], c[1:]),
+    relay.Call: lambda e, c: call_with(e, c[0], c[1:]),
     relay.Tuple: lambda e, c: TupleWithFields(e, c),
     relay.TupleGetItem: lambda e, c: TupleGetItemWithFields(e, c[0]),
     relay.If: lambda e, c: IfWithFields(e, *c),
@@ -112,7 +125,7 @@ def visit_order(root: relay.Expr) -> list[Visit]:
             continue
         seen.add(key)
         kind = type(expr)
-        children = _CHILDREN[kind](expr) if kind in _CHILDREN else []
+        children = CHILDREN[kind](expr) if kind in CHILDREN else []
         visit = Visit(expr, children, scope)
         if not children:
             order.append(visit)
@@ -137,7 +150,6 @@ class GraphRewriter:
         self._rewritten: dict[int, relay.Expr] = {}
         self._let_values: dict[int, relay.Expr] = {}
         self._op_names: dict[int, str] = {}
-        self._scope = 0
 
     def rewrite(self, root: relay.Expr) -> relay.Expr:
         """The rewritten form of ``root``, whose types must have been inferred."""
@@ -146,7 +158,6 @@ class GraphRewriter:
             if type(visit.expr) is relay.Let:
                 self._let_values[key_of(visit.expr.var)] = visit.expr.value
         for visit in order:
-            self._scope = visit.scope
             self._rewritten[key_of(visit.expr)] = self._visit(visit)
         # The keys of _rewritten are addresses: they mean something only while `order` holds the nodes.
         result = self._rewritten[key_of(root)]
@@ -157,8 +168,8 @@ class GraphRewriter:
         """What replaces ``call`` of the operator ``name`` on the rewritten ``args``; None: only rebuild it."""
         raise NotImplementedError
 
-    def finish(self, expr: relay.Expr) -> relay.Expr:
-        """Last word on each rewritten node, ``expr`` itself by default."""
+    def finish(self, expr: relay.Expr, scope: int) -> relay.Expr:
+        """Last word on each rewritten node of ``scope``; ``expr`` itself by default."""
         return expr
 
     def op_name(self, op: relay.Expr) -> str | None:
@@ -182,7 +193,7 @@ class GraphRewriter:
     def _visit(self, visit: Visit) -> relay.Expr:
         expr, kind = visit.expr, type(visit.expr)
         if not visit.children:
-            return self._childless(expr)
+            return self.finish(expr, visit.scope)
         if kind is relay.Let:
             return self._let(visit)
         children = [self._current(child) for child in visit.children]
@@ -190,15 +201,12 @@ class GraphRewriter:
             name = self.op_name(children[0])
             replaced = None if name is None else self.rewrite_call(expr, name, children[1:])
             if replaced is not None:
-                return self.finish(replaced)
+                return self.finish(replaced, visit.scope)
         elif kind is relay.TupleGetItem and isinstance(children[0], relay.Tuple):
             return children[0].fields[expr.index]
         elif kind is relay.If and isinstance(children[0], relay.Constant):
             return children[1] if bool(children[0].data.numpy()) else children[2]
-        return self.finish(self.rebuilt(visit, children))
-
-    def _childless(self, expr: relay.Expr) -> relay.Expr:
-        return self.finish(expr)
+        return self.finish(self.rebuilt(visit, children), visit.scope)
 
     def _let(self, visit: Visit) -> relay.Expr:
         value, var, body = visit.children

@@ -1,0 +1,99 @@
+"""Layouts that the target's kernels favour, with weights packed at compile time."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import tvm
+from tvm import autotvm, relay
+from tvm.target import Target
+
+from tvm_dnnfusion.errors import TargetError
+from tvm_dnnfusion.passes.canonicalize import Canonicalizer
+from tvm_dnnfusion.passes.fold_constants import rewrite_functions
+from tvm_dnnfusion.passes.stock_pass import run_where_possible
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def _tuning_records(target: Target) -> Iterator[None]:
+    """AutoTVM's records as ``relay.build`` sees them: the caller's, else TopHub's for ``target``.
+
+    TopHub downloads unless ``TOPHUB_LOCATION`` says otherwise, so an unset one means NONE here; and AutoTVM does
+    not warn here of what it will warn of when kernels are built.
+    """
+    unset = "TOPHUB_LOCATION" not in os.environ
+    silent = autotvm.GLOBAL_SCOPE.silent
+    autotvm.GLOBAL_SCOPE.silent = True
+    if unset:
+        os.environ["TOPHUB_LOCATION"] = "NONE"
+    try:
+        if isinstance(autotvm.DispatchContext.current, autotvm.FallbackContext):
+            with autotvm.tophub.context(target):
+                yield
+        else:
+            yield
+    finally:
+        autotvm.GLOBAL_SCOPE.silent = silent
+        if unset:
+            del os.environ["TOPHUB_LOCATION"]
+
+
+def as_target(target: str | Target) -> Target:
+    """``target`` as TVM's object.
+
+    Raises
+    ------
+    TargetError
+        TVM does not know the target.
+    """
+    try:
+        return Target(target)
+    except (ValueError, TypeError, tvm.TVMError) as error:
+        raise TargetError(
+            f"'{target}' is no target that TVM knows; accepted are strings such as 'llvm -mcpu=core-avx2'"
+        ) from error
+
+
+@tvm.transform.module_pass(opt_level=0, name="dnnfusion.AlterLayout")
+class AlterLayout:
+    """Pass that gives convolutions and dense layers the layout their kernels favour on ``target``.
+
+    Runs what ``relay.build`` runs at optimisation level 3 (``GetPassPrefix`` in ``src/relay/backend/utils.cc``):
+    ``Legalize``, ``CanonicalizeOps``, ``AlterOpLayout``, in the caller's ``PassContext`` whatever its level, so
+    that an auto-scheduler configuration or tuning records in force decide as they will in ``relay.build``. Then
+    constants are folded, which packs the weights, and conversions that cancel are removed.
+
+    A function on which ``AlterOpLayout`` fails keeps its layout; ``refusals`` says why.
+
+    Parameters
+    ----------
+    target
+        The target for which ``relay.build`` will be called.
+
+    Raises
+    ------
+    TargetError
+        TVM does not know the target.
+    """
+
+    def __init__(self, target: str | Target) -> None:
+        self.target = as_target(target)
+        self.refusals: dict[str, str] = {}
+
+    def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        """``mod`` in altered layouts, types inferred."""
+        passes = [
+            relay.transform.Legalize(),
+            relay.transform.CanonicalizeOps(),
+            relay.transform.AlterOpLayout(),
+        ]
+        with self.target, _tuning_records(self.target):
+            mod, self.refusals = run_where_possible(passes, mod)
+        for name, reason in self.refusals.items():
+            logger.warning("@%s keeps its layout: %s", name, reason)
+        return relay.transform.InferType()(rewrite_functions(mod, Canonicalizer))

@@ -1,0 +1,88 @@
+"""Running TVM's own passes one by one: whatever the optimisation level, and not at the cost of a whole module."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import tvm
+from tvm import relay
+from tvm.ir.transform import Pass, PassContext
+
+logger = logging.getLogger(__name__)
+
+# FunctionPass::operator() leaves functions with this attribute alone (src/relay/ir/transform.cc).
+_SKIP = "SkipOptimization"
+
+
+def run(pass_: Pass, mod: tvm.IRModule) -> tvm.IRModule:
+    """``pass_(mod)`` with types inferred before; ``mod`` itself if the caller's context disables the pass.
+
+    Only ``Sequential`` looks at optimisation levels and required passes, so a pass that is called directly runs
+    at any level, in the caller's context, with its configuration and instruments.
+    """
+    if pass_.info.name in _disabled():
+        return mod
+    return pass_(relay.transform.InferType()(mod))
+
+
+def run_where_possible(passes: Sequence[Pass], mod: tvm.IRModule) -> tuple[tvm.IRModule, dict[str, str]]:
+    """``passes`` run on each function that they can handle.
+
+    Returns
+    -------
+    mod : tvm.IRModule
+        Functions on which a pass failed are as they were before all ``passes``.
+    refusals : dict of str to str
+        The last line of the failure by name of the function.
+    """
+    try:
+        return _run_all(passes, mod), {}
+    except tvm.TVMError as error:
+        reason = _last_line(error)
+    names = [var.name_hint for var, function in mod.functions.items() if _is_open(function)]
+    if len(names) == 1:
+        return mod, {names[0]: reason}
+    refusals: dict[str, str] = {}
+    for name in names:
+        try:
+            mod = _run_on(passes, mod, name)
+        except tvm.TVMError as error:
+            refusals[name] = _last_line(error)
+    return mod, refusals
+
+
+def _run_all(passes: Sequence[Pass], mod: tvm.IRModule) -> tvm.IRModule:
+    for pass_ in passes:
+        mod = run(pass_, mod)
+    return relay.transform.InferType()(mod)
+
+
+def _run_on(passes: Sequence[Pass], mod: tvm.IRModule, name: str) -> tvm.IRModule:
+    """``passes`` run on the function ``name`` alone."""
+    others = {
+        var: function
+        for var, function in mod.functions.items()
+        if _is_open(function) and var.name_hint != name
+    }
+    guarded = tvm.IRModule(mod.functions, mod.type_definitions, attrs=mod.attrs)
+    for var, function in others.items():
+        guarded[var] = function.with_attr(_SKIP, tvm.tir.IntImm("int32", 1))
+    result = _run_all(passes, guarded)
+    for var, function in others.items():
+        result[var] = function
+    return result
+
+
+def _is_open(function: tvm.ir.BaseFunc) -> bool:
+    """Whether passes work on ``function`` at all."""
+    return isinstance(function, relay.Function) and (function.attrs is None or _SKIP not in function.attrs)
+
+
+def _disabled() -> set[str]:
+    return {str(name) for name in PassContext.current().disabled_pass}
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
