@@ -1,5 +1,9 @@
-"""TE schedules of blocks."""
+"""Block schedules in TE. Importing the package registers ours."""
 
 if __name__ != "tvm_dnnfusion.schedules":
-    # A second copy under another name would register every schedule twice.
-    raise ImportError(f"import this package as tvm_dnnfusion.schedules, not as {__name__}")
+    raise ImportError("import this package as tvm_dnnfusion.schedules, so that its registry exists once")
+
+from . import default, topi_anchor
+from .registry import BlockSchedule, block_schedule, registered_schedules
+
+__all__ = ["BlockSchedule", "block_schedule", "default", "registered_schedules", "topi_anchor"]

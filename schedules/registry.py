@@ -1,0 +1,102 @@
+"""Block schedules: one declaration each, tried in order; the first that claims a block schedules it.
+
+A schedule takes a :class:`~tvm_dnnfusion.block_lowering.LoweredBlock` and returns a TE schedule, or
+None when the block is not its kind. It must not fail, but if it does the next one is tried and the
+failure is logged: a block always gets a correct schedule, in the end the default one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import te
+
+logger = logging.getLogger("tvm_dnnfusion")
+
+ScheduleFunction = Callable[[Any], "te.Schedule | None"]
+
+
+@dataclass(frozen=True)
+class BlockSchedule:
+    """A registered schedule.
+
+    Attributes
+    ----------
+    name
+        Unique; shown by reports.
+    function
+        ``LoweredBlock -> te.Schedule | None``.
+    targets
+        Target kinds or keys it is written for, such as ``llvm`` or ``cpu``.
+    priority
+        Higher is tried first; the general ones have 0 and 10.
+    """
+
+    name: str
+    function: ScheduleFunction
+    targets: tuple[str, ...]
+    priority: int = field(default=50)
+
+
+_REGISTRY: dict[str, BlockSchedule] = {}
+
+
+def block_schedule(
+    name: str, targets: Sequence[str], priority: int = 50, override: bool = False
+) -> Callable[[ScheduleFunction], ScheduleFunction]:
+    """Register the decorated function as a block schedule.
+
+    Raises
+    ------
+    ValueError
+        ``name`` is taken and ``override`` is not given.
+    """
+
+    def register(function: ScheduleFunction) -> ScheduleFunction:
+        if name in _REGISTRY and not override:
+            raise ValueError(f"a block schedule named {name!r} is registered already; pass override=True")
+        _REGISTRY[name] = BlockSchedule(name, function, tuple(targets), priority)
+        return function
+
+    return register
+
+
+def registered_schedules() -> tuple[BlockSchedule, ...]:
+    """All schedules in the order in which they are tried."""
+    return tuple(sorted(_REGISTRY.values(), key=lambda s: (-s.priority, s.name)))
+
+
+def claim(block: Any) -> tuple[str, te.Schedule]:
+    """Name and schedule of the first registered schedule that claims ``block``.
+
+    Raises
+    ------
+    LookupError
+        No schedule is registered for the block's target.
+    """
+    target = block.target
+    known = {target.kind.name, *target.keys}
+    for candidate in registered_schedules():
+        if known.isdisjoint(candidate.targets):
+            continue
+        try:
+            schedule = candidate.function(block)
+        except Exception as error:
+            operators = ", ".join(o.name for o in block.operators)
+            logger.warning("block schedule %s failed on [%s]: %s", candidate.name, operators, error)
+            continue
+        if schedule is not None:
+            return candidate.name, schedule
+    raise LookupError(f"no block schedule for target {target}; known kinds: {_known_kinds()}")
+
+
+def _known_kinds() -> str:
+    return ", ".join(sorted({t for s in _REGISTRY.values() for t in s.targets}))
+
+
+def schedule_block(block: Any) -> te.Schedule:
+    """The TE schedule of a lowered block."""
+    return claim(block)[1]

@@ -1,0 +1,146 @@
+"""Blocks with one complex operator: its TOPI schedule, its tail at its tile, the rest at the root.
+
+TOPI schedules take the tensor they end in as ``outs[0]`` and ignore further outputs. So the schedule
+of the block's anchor (a convolution, a matmul, a pooling, a softmax) is built to end in the last
+stage that keeps the anchor's shape, with the block's outputs as further ones; stages before and
+after it are then scheduled like any others. Anchors keep their AutoTVM tasks and records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tvm import te
+from tvm.relay.op.op import OpPattern
+from tvm.topi import tag
+
+from tvm_dnnfusion.block_lowering import LoweredBlock, LoweredOperator
+
+from .default import schedule_stages
+from .registry import block_schedule
+from .stage_graph import Stage, stage_graph
+
+_INLINE = 2  # AttachType::kInline of tvm/te/schedule.h
+_ANCHOR_PATTERNS = (OpPattern.OUT_ELEMWISE_FUSABLE, OpPattern.OPAQUE)
+
+
+def _is_anchor(operator: LoweredOperator) -> bool:
+    if not all(isinstance(t.op, te.ComputeOp) for t in operator.outputs):
+        return False
+    pattern = operator.call.op.get_attr("TOpPattern")
+    return pattern is None or pattern in _ANCHOR_PATTERNS
+
+
+def find_anchor(block: LoweredBlock) -> LoweredOperator | None:
+    """The only complex operator of the block, if it has exactly one, with one output."""
+    anchors = [o for o in block.operators if _is_anchor(o)]
+    if len(anchors) != 1 or len(anchors[0].outputs) != 1:
+        return None
+    return anchors[0]
+
+
+def tail_of(
+    anchor: te.Tensor, stages: dict[te.Operation, Stage], outputs: Collection[te.Operation]
+) -> list[te.Operation]:
+    """Injective stages after the anchor that keep its shape and end in one value; in order, without the anchor.
+
+    All of them but the last are read only by one another, so they can live at the anchor's tile.
+    """
+    shape = [int(d) for d in anchor.shape]
+    region = {anchor.op: None}
+    best: list[te.Operation] = []
+    if anchor.op in outputs:
+        return best
+    for op, stage in stages.items():
+        if op in region or not any(p in region for p in stage.reads):
+            continue
+        if not _keeps_shape(op, shape):
+            continue
+        region[op] = None
+        if _closed(region, op, stages, outputs):
+            best = list(region)[1:]
+        if op in outputs:
+            break
+    return best
+
+
+def _keeps_shape(op: te.Operation, shape: list[int]) -> bool:
+    return (
+        isinstance(op, te.ComputeOp)
+        and op.num_outputs == 1
+        and tag.is_injective(op.tag)
+        and [int(d) for d in op.output(0).shape] == shape
+    )
+
+
+def _closed(
+    region: dict[te.Operation, None],
+    last: te.Operation,
+    stages: dict[te.Operation, Stage],
+    outputs: Collection[te.Operation],
+) -> bool:
+    inside = [op for op in region if op is not last]
+    return all(op not in outputs and all(c.op in region for c in stages[op].consumers) for op in inside)
+
+
+def _side_inputs(tail: list[te.Operation], anchor: te.Operation, stages: dict[te.Operation, Stage]) -> set:
+    """Injective stages that the tail reads besides the anchor: TOPI inlines them into it."""
+    inside = {anchor, *tail}
+    found: set[te.Operation] = set()
+    stack = [p for op in tail for p in stages[op].reads if p not in inside]
+    while stack:
+        op = stack.pop()
+        if op in found or op not in stages or not tag.is_injective(op.tag):
+            continue
+        found.add(op)
+        stack.extend(stages[op].reads)
+    return found
+
+
+@block_schedule("topi_anchor", targets=("llvm", "cpu"), priority=10)
+def topi_anchor(block: LoweredBlock) -> te.Schedule | None:
+    """The anchor's TOPI schedule with its tail; prologue and later stages at the root of the kernel."""
+    anchor = find_anchor(block)
+    if anchor is None or anchor.implementation is None:
+        return None
+    stages = stage_graph(block.outputs)
+    outputs = {t.op for t in block.outputs}
+    tail = tail_of(anchor.outputs[0], stages, outputs)
+    side = _side_inputs(tail, anchor.outputs[0].op, stages)
+    if any(_read_elsewhere(op, {*tail, *side}, stages, outputs) for op in side):
+        tail, side = [], set()
+    end = tail[-1].output(0) if tail else anchor.outputs[0]
+    outs = [end, *(t for t in block.outputs if t.op != end.op)]
+    schedule = anchor.implementation.schedule(anchor.call.attrs, outs, block.target)
+    pinned = {*anchor.stages(), *tail, *side}
+    pinned |= _take_back(schedule, stages, pinned)
+    schedule_stages(schedule, block.outputs, pinned, block.target)
+    return schedule
+
+
+def _take_back(
+    schedule: te.Schedule, stages: dict[te.Operation, Stage], pinned: Collection[te.Operation]
+) -> set[te.Operation]:
+    """Undo TOPI's inlining of what the anchor reads; returns the stages before it that TOPI gave loops.
+
+    TOPI takes an operand that is computed for its own padding: inlined into a pooling or a
+    convolution, it would be evaluated once per window.
+    """
+    scheduled = set()
+    for op in stages:
+        if op in pinned or not isinstance(op, te.ComputeOp):
+            continue
+        if schedule[op].attach_type == _INLINE:
+            schedule[op].compute_root()
+        elif len(schedule[op].relations):
+            scheduled.add(op)
+    return scheduled
+
+
+def _read_elsewhere(
+    op: te.Operation,
+    inside: set[te.Operation],
+    stages: dict[te.Operation, Stage],
+    outputs: Collection[te.Operation],
+) -> bool:
+    return op in outputs or any(c.op not in inside for c in stages[op].consumers)

@@ -1,0 +1,82 @@
+"""Operator attributes as JSON values, bit-exact.
+
+Integers, strings, booleans and lists of them are written as they are and floats by ``repr``, which
+gives the same double back. What does not come back equal that way is written with
+``tvm.ir.save_json``, which is exact but long.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from typing import Any
+
+import tvm
+
+_SAVED = "saved"
+_FLOAT = "float"
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as JSON, or raise TypeError."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {_FLOAT: repr(value)}
+    if isinstance(value, (tvm.tir.IntImm,)):
+        return {"int": int(value), "dtype": value.dtype} if value.dtype not in ("int32",) else int(value)
+    if isinstance(value, (tvm.ir.Array, list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, (str, tvm.runtime.String)):
+        return str(value)
+    raise TypeError(type(value).__name__)
+
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return [_value(p) for p in plain]
+    if isinstance(plain, dict):
+        if _FLOAT in plain:
+            return float(plain[_FLOAT])
+        return tvm.tir.IntImm(plain["dtype"], plain["int"])
+    return plain
+
+
+def _same(a: tvm.ir.Attrs, b: tvm.ir.Attrs) -> bool:
+    """Structural equality, with floats to the bit: TVM's own compares doubles to 1e-9."""
+    if not tvm.ir.structural_equal(a, b):
+        return False
+    return all(_bits(a[k]) == _bits(b[k]) for k in a.keys())  # noqa: SIM118 - Attrs is no mapping
+
+
+def _bits(value: Any) -> str:
+    return float(value).hex() if isinstance(value, (float, tvm.tir.FloatImm)) else ""
+
+
+def encode_attributes(attrs: tvm.ir.Attrs | None) -> list[Any] | None:
+    """``[type key, {name: value}]``, ``["saved", json]``, or None for an operator without attributes."""
+    if attrs is None:
+        return None
+    key = f"relay.attrs.{type(attrs).__name__}"  # the naming rule of tvm.relay.op.op_attrs; checked below
+    try:
+        plain = [key, {k: _plain(attrs[k]) for k in attrs.keys()}]  # noqa: SIM118
+        if _same(decode_attributes(plain), attrs):
+            return plain
+    except (TypeError, tvm.TVMError):
+        pass
+    return [_SAVED, tvm.ir.save_json(attrs)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _decode(text: str) -> tvm.ir.Attrs:
+    key, values = json.loads(text)
+    if key == _SAVED:
+        return tvm.ir.load_json(values)
+    return tvm.ir.make_node(key, **{k: _value(v) for k, v in values.items()})
+
+
+def decode_attributes(plain: list[Any]) -> tvm.ir.Attrs:
+    """The attributes that :func:`encode_attributes` wrote."""
+    return _decode(json.dumps(plain))
+

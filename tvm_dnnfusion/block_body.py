@@ -1,0 +1,162 @@
+"""A block's body as text: exact, deterministic and compact.
+
+Relay's own text keeps six digits of a float and cannot carry NaN, int8 or tensor constants, so a
+body is written as JSON: input types, one entry per operator in topological order, and outputs.
+Equal groups give equal texts whatever their variables were called, so the TE compiler builds them
+once and tuning logs can name them.
+
+``{"inputs": [[[1, 8], "float32"]], "operators": [["add", ["x0", "float32:0000803f"]]], "outputs": ["0"]}``
+
+An operand is ``x3`` (input 3), ``5`` (operator 5), ``5.1`` (output 1 of operator 5), a scalar
+constant as dtype and little-endian bytes in hex, or a list of operands (a tuple). An operator's
+third entry, its attributes, is left out when it has none.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from .block_attributes import decode_attributes, encode_attributes
+from .errors import BlockError
+from .relay_graph import post_order
+
+Operand = Any  # str, or a list of them for a tuple: the JSON forms above
+
+
+@dataclass(frozen=True)
+class Body:
+    """A decoded body.
+
+    Attributes
+    ----------
+    function
+        The group as a typed Relay function; one parameter per tensor input.
+    calls
+        Its operator calls in topological order.
+    """
+
+    function: relay.Function
+    calls: tuple[relay.Call, ...]
+
+
+def encode_scalar(constant: relay.Constant) -> str:
+    """``dtype:hex`` of a rank-0 constant, little-endian."""
+    value = constant.data.numpy()
+    return f"{constant.data.dtype}:{value.astype(value.dtype.newbyteorder('<')).tobytes().hex()}"
+
+
+def _decode_scalar(text: str) -> relay.Constant:
+    dtype, _, digits = text.partition(":")
+    if dtype == "bool":
+        return relay.const(bool(int(digits, 16)), "bool")
+    array = np.frombuffer(bytes.fromhex(digits), np.dtype(dtype).newbyteorder("<")).reshape(())
+    return relay.Constant(tvm.nd.array(array.astype(dtype)))
+
+
+class _Encoder:
+    def __init__(self, function: relay.Function) -> None:
+        self.function = function
+        self.names: dict[relay.Expr, Operand] = {p: f"x{i}" for i, p in enumerate(function.params)}
+        self.operators: list[list[Any]] = []
+
+    def run(self) -> str:
+        for expr in post_order(self.function.body):
+            self._visit(expr)
+        outputs = self.names[self.function.body]
+        inputs = [[[int(d) for d in p.checked_type.shape], p.checked_type.dtype] for p in self.function.params]
+        body = {
+            "inputs": inputs,
+            "operators": self.operators,
+            "outputs": outputs if isinstance(outputs, list) else [outputs],
+        }
+        return json.dumps(body, separators=(",", ":"))
+
+    def _visit(self, expr: relay.Expr) -> None:
+        if isinstance(expr, relay.Call):
+            entry = [expr.op.name, [self.names[a] for a in expr.args]]
+            attributes = encode_attributes(expr.attrs)
+            if attributes is not None:
+                entry.append(attributes)
+            self.names[expr] = str(len(self.operators))
+            self.operators.append(entry)
+        elif isinstance(expr, relay.Constant):
+            if expr.data.shape:
+                raise BlockError("a block's body holds a tensor constant; tensor constants are passed as inputs")
+            self.names[expr] = encode_scalar(expr)
+        elif isinstance(expr, relay.Tuple):
+            self.names[expr] = [self.names[f] for f in expr.fields]
+        elif isinstance(expr, relay.TupleGetItem):
+            owner = self.names[expr.tuple_value]
+            self.names[expr] = owner[expr.index] if isinstance(owner, list) else f"{owner}.{expr.index}"
+        elif expr not in self.names and not isinstance(expr, tvm.ir.Op):
+            raise BlockError(f"a block's body holds a {type(expr).__name__}; only operator calls are accepted")
+
+
+def encode_body(function: relay.Function) -> str:
+    """The text of a typed group function.
+
+    Parameters
+    ----------
+    function
+        Static tensor parameters; a body of operator calls, tuples, projections and scalar constants.
+
+    Raises
+    ------
+    BlockError
+        The body holds anything else.
+    """
+    return _Encoder(function).run()
+
+
+class _Decoder:
+    def __init__(self, body: dict[str, Any]) -> None:
+        self.params = [relay.var(f"x{i}", shape=s, dtype=d) for i, (s, d) in enumerate(body["inputs"])]
+        self.operators: list[relay.Expr] = []
+        self.shared: dict[str, relay.Expr] = {}
+        for name, operands, *rest in body["operators"]:
+            attributes = decode_attributes(rest[0]) if rest else None
+            args = [self.operand(o) for o in operands]
+            self.operators.append(relay.Call(relay.op.get(name), args, attributes))
+        outputs = [self.operand(o) for o in body["outputs"]]
+        self.function = relay.Function(self.params, outputs[0] if len(outputs) == 1 else relay.Tuple(outputs))
+
+    def operand(self, operand: Operand) -> relay.Expr:
+        if isinstance(operand, list):
+            return relay.Tuple([self.operand(o) for o in operand])
+        if operand not in self.shared:
+            self.shared[operand] = self._make(operand)
+        return self.shared[operand]
+
+    def _make(self, operand: str) -> relay.Expr:
+        if operand.startswith("x"):
+            return self.params[int(operand[1:])]
+        if ":" in operand:
+            return _decode_scalar(operand)
+        owner, _, index = operand.partition(".")
+        call = self.operators[int(owner)]
+        return relay.TupleGetItem(call, int(index)) if index else call
+
+
+@functools.lru_cache(maxsize=4096)
+def decode_body(text: str) -> Body:
+    """The typed function of a body's text.
+
+    Raises
+    ------
+    BlockError
+        ``text`` is not a body that :func:`encode_body` wrote.
+    """
+    try:
+        function = _Decoder(json.loads(text)).function
+        typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
+    except (ValueError, KeyError, IndexError, TypeError, tvm.TVMError) as error:
+        raise BlockError(f"not a block's body ({error}): {text[:120]}") from error
+    calls = tuple(e for e in post_order(typed.body) if isinstance(e, relay.Call))
+    return Body(typed, calls)

@@ -1,0 +1,106 @@
+"""The Relay operators ``dnnfusion.block1`` to ``dnnfusion.block128`` that carry fused groups.
+
+A primitive function is no safe carrier of a plan: ``relay.build`` runs its prefix passes inside it
+(layouts are altered, weights repacked at every run), and with Ansor it is dissolved and fused again
+by stock rules. A call of an opaque operator is left alone by every stock pass, and its compute and
+schedule are ours. One operator per number of tensor inputs: a single tuple argument computes wrong
+results under the AOT executor.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relay, te
+from tvm.relay.op import op as _op
+from tvm.target import override_native_generic_func
+
+from .block_body import decode_body
+from .block_lowering import LoweredBlock, lower_body
+from .errors import BlockError
+from .schedules.registry import schedule_block
+
+MAX_BLOCK_INPUTS = 128
+PREFIX = "dnnfusion.block"
+
+
+def is_block(expr: relay.Expr) -> bool:
+    """True for a call of a block operator."""
+    return isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name.startswith(PREFIX)
+
+
+def block_text(call: relay.Call) -> str:
+    """The body text that a block call carries."""
+    return str(call.attrs["body"])
+
+
+def make_block(text: str, args: list[relay.Expr], mapping_type: str, span: relay.Span | None = None) -> relay.Call:
+    """A block call.
+
+    Parameters
+    ----------
+    text
+        Body, as :func:`tvm_dnnfusion.block_body.encode_body` writes it.
+    args
+        One tensor per input of the body, 1 to 128.
+    mapping_type
+        The block's type by Table 3, kept for people and for unsealing.
+
+    Raises
+    ------
+    BlockError
+        More than 128 inputs, or none.
+    """
+    if not 1 <= len(args) <= MAX_BLOCK_INPUTS:
+        raise BlockError(f"a block of {len(args)} inputs; 1 to {MAX_BLOCK_INPUTS} are accepted")
+    attrs = tvm.ir.make_node("DictAttrs", body=text, mapping_type=mapping_type)
+    return relay.Call(relay.op.get(f"{PREFIX}{len(args)}"), args, attrs, span=span)
+
+
+def _type_relation(arg_types: list[relay.Type], attrs: tvm.ir.Attrs) -> relay.Type | None:
+    function = decode_body(str(attrs["body"])).function
+    for given, param in zip(arg_types, function.params, strict=False):
+        if isinstance(given, relay.TensorType) and not tvm.ir.structural_equal(given, param.checked_type):
+            raise BlockError(f"a block's input is {given}, but its body takes {param.checked_type}")
+    return function.checked_type.ret_type
+
+
+@override_native_generic_func("dnnfusion_block_strategy")
+def _block_strategy(
+    attrs: tvm.ir.Attrs, inputs: list[te.Tensor], out_type: relay.Type, target: tvm.target.Target
+) -> _op.OpStrategy:
+    """One implementation whose schedule sees what its compute lowered."""
+    lowered: list[LoweredBlock] = []
+
+    def compute(attrs: tvm.ir.Attrs, inputs: list[te.Tensor], out_type: relay.Type) -> list[te.Tensor]:
+        lowered[:] = [lower_body(decode_body(str(attrs["body"])), list(inputs), target)]
+        return list(lowered[0].outputs)
+
+    def schedule(attrs: tvm.ir.Attrs, outs: list[te.Tensor], target: tvm.target.Target) -> te.Schedule:
+        with target:
+            return schedule_block(lowered[0])
+
+    strategy = _op.OpStrategy()
+    strategy.add_implementation(compute, schedule, name="dnnfusion.block")
+    return strategy
+
+
+def _register(arity: int) -> None:
+    name = f"{PREFIX}{arity}"
+    _op.register(name, f"A fused group of operators with {arity} tensor inputs.")
+    operator = relay.op.get(name)
+    operator.set_num_inputs(arity)
+    for i in range(arity):
+        operator.add_argument(f"x{i}", "Tensor", "An input of the group.")
+    operator.set_attrs_type_key("DictAttrs")
+    operator.add_type_rel(f"DnnfusionBlock{arity}", _type_relation)
+    operator.set_support_level(10)
+    _op.register_pattern(name, _op.OpPattern.OPAQUE)
+    _op.register_stateful(name, False)
+    _op.register_strategy(name, _block_strategy)
+
+
+def register_block_operators() -> None:
+    """Register every arity, once per process, so that a saved module loads after importing the package."""
+    if f"{PREFIX}1" not in tvm.ir.Op.list_op_names():
+        for arity in range(1, MAX_BLOCK_INPUTS + 1):
+            _register(arity)
