@@ -1,0 +1,89 @@
+"""One way to run a compiled model, whichever executor it was compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+import tvm
+from tvm.contrib.graph_executor import GraphModule
+from tvm.runtime.vm import Executable, VirtualMachine
+
+from tvm_dnnfusion.errors import TargetError
+
+
+class Runner(Protocol):
+    """Inputs are set once, then ``run`` is what a benchmark times."""
+
+    def set_inputs(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy the inputs to the device."""
+
+    def run(self) -> None:
+        """Run the model and wait for the device."""
+
+    def outputs(self) -> list[np.ndarray]:
+        """Copy the outputs of the last run from the device."""
+
+
+class GraphRunner:
+    """A model on the graph executor."""
+
+    def __init__(self, module: GraphModule, device: tvm.runtime.Device) -> None:
+        self._module = module
+        self._device = device
+
+    def set_inputs(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy the inputs to the device; an input that the compiled graph no longer reads is skipped."""
+        for name, array in arrays.items():
+            if self._module.get_input_index(name) >= 0:
+                self._module.set_input(name, array)
+
+    def run(self) -> None:
+        """Run the graph and wait for the device."""
+        self._module.run()
+        self._device.sync()
+
+    def outputs(self) -> list[np.ndarray]:
+        """Copy the outputs from the device."""
+        return [self._module.get_output(i).numpy() for i in range(self._module.get_num_outputs())]
+
+
+class VMRunner:
+    """A model on the Relay virtual machine."""
+
+    def __init__(self, executable: Executable, device: tvm.runtime.Device) -> None:
+        self._machine = VirtualMachine(executable, device)
+        self._names = [str(name) for name in executable.get_function_params("main")]
+        self._device = device
+
+    def set_inputs(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy the inputs to the device; all of them, as ``main`` takes them by position."""
+        given = [tvm.nd.array(arrays[name], self._device) for name in self._names]
+        self._machine.set_input("main", *given)
+
+    def run(self) -> None:
+        """Run ``main`` and wait for the device."""
+        self._machine.invoke_stateful("main")
+        self._device.sync()
+
+    def outputs(self) -> list[np.ndarray]:
+        """Copy the outputs from the device."""
+        return [output.numpy() for output in self._machine.get_outputs()]
+
+
+def device_of(target: tvm.target.Target) -> tvm.runtime.Device:
+    """Return this machine's first device of the target's kind.
+
+    Raises
+    ------
+    TargetError
+        There is none, or TVM was built without the runtime for it.
+    """
+    kind = target.kind.name
+    device = tvm.cpu() if kind in ("llvm", "c") else tvm.device(kind)
+    if not device.exist:
+        raise TargetError(
+            f"this machine has no {kind} device that TVM can run on; compile for its CPU instead"
+        )
+    return device
