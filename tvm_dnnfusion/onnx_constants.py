@@ -13,15 +13,16 @@ from onnx.reference.ops import load_op
 _LOGGER = logging.getLogger(__name__)
 
 # Operators whose value is defined exactly: data movement, comparison, logic.
-_MOVEMENT = frozenset(
-    "Cast Concat Constant ConstantOfShape Equal Expand Flatten Gather GatherElements GatherND Greater GreaterOrEqual "
-    "Identity Less LessOrEqual And Or Not Xor Range Reshape ScatterElements ScatterND Slice Split Squeeze "
-    "Tile Transpose Trilu Unsqueeze Where NonZero".split()
-)
+_MOVEMENT = """
+    Cast Concat Constant ConstantOfShape Equal Expand Flatten Gather GatherElements GatherND Greater
+    GreaterOrEqual Identity Less LessOrEqual And Or Not Xor NonZero Range Reshape ScatterElements
+    ScatterND Shape Size Slice Split Squeeze Tile Transpose Trilu Unsqueeze Where
+"""
 # Arithmetic that is exact on integers and, element by element, correctly rounded on floats.
-_ARITHMETIC = frozenset("Add Sub Mul Neg Abs Max Min Ceil Floor Sqrt".split())
+_ARITHMETIC = "Add Sub Mul Neg Abs Max Min Ceil Floor Sqrt"
 # Exact on integers only: a float reduction depends on the order of its terms.
-_INTEGER = frozenset("ReduceProd ReduceSum ReduceMax ReduceMin CumSum".split())
+_INTEGER = frozenset(["Mod", "ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin", "CumSum"])
+_ANY_DTYPE = frozenset([*_MOVEMENT.split(), *_ARITHMETIC.split()])
 _NATIVE_KINDS = "biuf"
 
 
@@ -66,9 +67,7 @@ def evaluate(
 
 
 def _is_exact(op_type: str, inputs: list[np.ndarray]) -> bool:
-    if op_type in _MOVEMENT or op_type in _ARITHMETIC:
-        return True
-    return op_type in _INTEGER and all(x.dtype.kind in "iu" for x in inputs)
+    return op_type in _ANY_DTYPE or (op_type in _INTEGER and all(x.dtype.kind in "iu" for x in inputs))
 
 
 def _divide(inputs: list[np.ndarray]) -> tuple[np.ndarray, ...] | None:
@@ -79,7 +78,7 @@ def _divide(inputs: list[np.ndarray]) -> tuple[np.ndarray, ...] | None:
     if a.dtype.kind == "f":
         with np.errstate(all="ignore"):
             return (np.asarray(a / b),)
-    exact = a.dtype.kind == "u" or (a >= 0).all() and (b > 0).all()
+    exact = bool((a >= 0).all() and (b > 0).all())
     return (np.asarray(a // b),) if exact else None
 
 

@@ -33,7 +33,7 @@ from tvm.relay.expr import Call, CallWithFields, Constant, RelayExpr, Tuple, Tup
 from .errors import DNNFusionError, ImportModelError
 from .onnx_constants import evaluate
 from .onnx_converters import REPLACED, Converter
-from .onnx_relay import constant, fold_call, fold_expression, rewrite_dataflow, static_shape, type_of
+from .onnx_relay import constant, rewrite_dataflow, simplify, simplify_call, static_shape, type_of
 
 # Weights up to this many elements take part in constant evaluation: scales, pads, quantisation.
 _FOLDED_WEIGHT_LIMIT = 16
@@ -56,10 +56,10 @@ def _load() -> ModuleType:
     infer_value = common.infer_value
 
     def fold_constant(node: RelayExpr, mod: object = None) -> RelayExpr:
-        return fold_expression(node)
+        return simplify(node)
 
     def value_of(input_val: RelayExpr, params: dict[str, nd.NDArray], mod: object = None) -> nd.NDArray:
-        folded = fold_expression(input_val)
+        folded = simplify(input_val)
         if isinstance(folded, Constant):
             return folded.data
         return infer_value(input_val, params, mod)
@@ -283,11 +283,14 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
     def _finish(self, expr: RelayExpr, node: onnx.NodeProto) -> RelayExpr:
         """Fold constants, set the span, read parameters, and put operands for placeholders."""
         ty = type_of(expr)
+        if relay.ty.is_dynamic(ty):
+            expr = simplify(expr, self._is_weight, self.types)
+            ty = type_of(expr)
         span = span_of(node.name)
 
         def visit(old: RelayExpr, new: RelayExpr) -> RelayExpr:
             if isinstance(new, Call):
-                folded = fold_call(old, new, self._is_weight)
+                folded = simplify_call(old, new, self._is_weight)
                 return self._finish_call(folded, span) if isinstance(folded, Call) else folded
             if isinstance(new, Tuple):
                 return Tuple(self._read_weights(new.fields, False), new.span or span)

@@ -10,7 +10,7 @@ import onnx
 import tvm
 from tvm import relay
 
-from .errors import DNNFusionError, ImportModelError
+from .errors import ImportModelError
 from .onnx_frontend import NodeByNodeGraph, reason
 from .onnx_inputs import input_types
 from .onnx_read import opset_of, read_model
@@ -68,11 +68,6 @@ def from_onnx(
 
 def _typed(mod: tvm.IRModule) -> tvm.IRModule:
     try:
-        mod = relay.transform.InferType()(mod)
-        if tvm.relay.ty.is_dynamic(mod["main"].body.checked_type):
-            mod = relay.transform.DynamicToStatic()(mod)
-    except DNNFusionError:
-        raise
+        return relay.transform.InferType()(mod)
     except Exception as error:
         raise ImportModelError(f"The imported model has no consistent types: {reason(error)}.") from error
-    return mod

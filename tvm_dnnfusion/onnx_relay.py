@@ -7,9 +7,10 @@ from collections.abc import Callable, Container
 import numpy as np
 from tvm import nd, tir
 from tvm.ir import IRModule, Op, Span, TensorType, Type
-from tvm.relay.expr import Call, CallWithFields, Constant, RelayExpr, Tuple, TupleGetItem, Var
+from tvm.relay.expr import Call, CallWithFields, Constant, RelayExpr, Tuple, TupleGetItem, Var, bind
 from tvm.relay.frontend.common import infer_type
-from tvm.relay.transform import FoldConstantExpr
+from tvm.relay.function import Function
+from tvm.relay.transform import DynamicToStatic, FoldConstantExpr
 
 # Elements up to which a call that NumPy does not cover is compiled and run: shapes, scales, offsets.
 _COMPILED_FOLD_LIMIT = 4096
@@ -123,6 +124,22 @@ def _expand_dims(data: np.ndarray, attrs: object) -> np.ndarray | None:
     return data.reshape(data.shape[:axis] + (1,) * count + data.shape[axis:]) if axis >= 0 else None
 
 
+def _scatter(data: np.ndarray, index: np.ndarray, updates: np.ndarray, attrs: object) -> np.ndarray | None:
+    axis = int(attrs.axis)  # type: ignore[attr-defined]
+    if attrs.reduction != "update" or index.size == 0 or index.min() < 0:  # type: ignore[attr-defined]
+        return None
+    out = data.copy()
+    np.put_along_axis(out, index, updates, axis)
+    return out
+
+
+def _prod(data: np.ndarray, attrs: object) -> np.ndarray | None:
+    if attrs.exclude or attrs.axis is None or data.dtype.kind not in "iu":  # type: ignore[attr-defined]
+        return None
+    axes = tuple(int(axis) for axis in attrs.axis)  # type: ignore[attr-defined]
+    return np.prod(data, axes, data.dtype, keepdims=bool(attrs.keepdims))  # type: ignore[attr-defined]
+
+
 # Data movement is exact for every dtype, and so is the arithmetic on integers, which in NumPy wraps
 # as in compiled code; division is left to the compiler, whose rounding of negatives differs.
 _MOVEMENT: dict[str, Callable[..., np.ndarray | None]] = {
@@ -131,6 +148,8 @@ _MOVEMENT: dict[str, Callable[..., np.ndarray | None]] = {
     "take": _take,
     "reshape": _reshape,
     "squeeze": _squeeze,
+    "scatter_elements": _scatter,
+    "prod": _prod,
     "expand_dims": _expand_dims,
     "transpose": lambda x, a: np.transpose(x, None if a.axes is None else [int(i) for i in a.axes]),
     "where": lambda c, x, y, _: np.where(c, x, y),
@@ -206,9 +225,37 @@ def fold_call(original: Call, call: Call, is_weight: Callable[[Constant], bool] 
     return call
 
 
-def fold_expression(expr: RelayExpr) -> RelayExpr:
-    """``expr`` with every call of constants replaced by its value."""
-    return rewrite_dataflow(expr, lambda old, new: fold_call(old, new) if isinstance(new, Call) else new)
+def static_call(original: Call, call: Call) -> RelayExpr:
+    """The static form of a call of a ``dyn`` operator whose shape operands have become constants."""
+    if not any(isinstance(arg, Constant) for arg in call.args):
+        return call
+    data = [
+        arg if isinstance(arg, Constant) else Var(f"data{i}", type_of(old))
+        for i, (old, arg) in enumerate(zip(original.args, call.args, strict=True))
+    ]
+    computed = {var: arg for var, arg in zip(data, call.args, strict=True) if isinstance(var, Var)}
+    func = Function(list(computed), Call(call.op, data, call.attrs, call.type_args, call.span))
+    static = DynamicToStatic()(IRModule.from_expr(func))["main"]
+    return bind(static.body, dict(zip(static.params, computed.values(), strict=True)))
+
+
+def simplify_call(original: Call, call: Call, is_weight: Callable[[Constant], bool] = never) -> RelayExpr:
+    """``fold_call``, then ``static_call`` for what is left of a dynamic operator."""
+    folded = fold_call(original, call, is_weight)
+    if isinstance(folded, Call) and isinstance(folded.op, Op) and folded.op.name.startswith("dyn."):
+        return static_call(original, folded)
+    return folded
+
+
+def simplify(
+    root: RelayExpr, is_weight: Callable[[Constant], bool] = never, known: Container[RelayExpr] = ()
+) -> RelayExpr:
+    """``root`` with calls of constants replaced by their values, and dynamic calls by static ones."""
+
+    def visit(old: RelayExpr, new: RelayExpr) -> RelayExpr:
+        return simplify_call(old, new, is_weight) if isinstance(new, Call) else new
+
+    return rewrite_dataflow(root, visit, known)
 
 
 def type_of(expr: RelayExpr) -> Type:
