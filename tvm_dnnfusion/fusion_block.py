@@ -47,8 +47,8 @@ class GraphIndex:
     preds, succs
         Per node the computed nodes it reads and those that read it, ascending, each once.
     operands
-        Per node ``(tensor, rank)`` for each operand, equal ones once, in the order of its inputs; a
-        Many-to-Many operator reads all its operands that way.
+        Per node the tensors it reads, in the order of its inputs, and the rank of how it reads them:
+        the highest if it reads one twice. A Many-to-Many operator reads all its operands that way.
     results
         Per node the tensors it produces.
     producer
@@ -84,18 +84,24 @@ class GraphIndex:
             self.results.append(range(first[node_id], first[node_id] + count))
             self.producer += [node_id] * count
         self.readers = [0] * len(self.producer)
-        self.operands: list[list[tuple[int, int]]] = []
+        self.operands: list[dict[int, int]] = []
         for node in ecg.nodes:
-            many = self.types[node.id] == MANY_TO_MANY
-            ranks = [MANY_TO_MANY if many else impedance(t) for t in node.operand_types]
             tensors = [first[v.node] + v.index for v in node.inputs]
-            self.operands.append(list(dict.fromkeys(zip(tensors, ranks, strict=self.types[node.id] >= 0))))
+            self.operands.append(self._ranked(node, tensors))
             for tensor in set(tensors):
                 self.readers[tensor] += 1
         for tensor in {first[v.node] + v.index for v in ecg.outputs}:
             self.readers[tensor] += 1
         self.is_argument = [not _is_scalar_constant(ecg.nodes[n]) for n in self.producer]
-        self.inputs = [sum(self.is_argument[t] for t in {t for t, _ in reads}) for reads in self.operands]
+        self.inputs = [sum(self.is_argument[t] for t in tensors) for tensors in self.operands]
+
+    def _ranked(self, node: Node, tensors: list[int]) -> dict[int, int]:
+        grouped, many = self.types[node.id] >= 0, self.types[node.id] == MANY_TO_MANY
+        ranks: dict[int, int] = {}
+        for tensor, operand_type in zip(tensors, node.operand_types, strict=grouped):
+            rank = MANY_TO_MANY if many else impedance(operand_type)
+            ranks[tensor] = max(rank, ranks.get(tensor, 0))
+        return ranks
 
 
 def _is_scalar_constant(node: Node) -> bool:
@@ -145,12 +151,12 @@ class Block:
 
     def reads_from(self, consumer: int) -> bool:
         """Whether ``consumer``, which is outside, reads a member."""
-        return any(tensor in self.outside for tensor, _ in self.index.operands[consumer])
+        return any(tensor in self.outside for tensor in self.index.operands[consumer])
 
     def arguments_with(self, node: int) -> int:
         """Parameters of the kernel if ``node`` joined: distinct tensors read and written."""
         index, count = self.index, self._arguments
-        for tensor in {t for t, _ in index.operands[node]}:
+        for tensor in index.operands[node]:
             if tensor in self.outside:
                 count -= self.outside[tensor] == 1
             elif index.is_argument[tensor] and tensor not in self.readers:
@@ -170,11 +176,10 @@ class Block:
             inside = self.readers.pop(tensor, ())
             self.outside[tensor] = index.readers[tensor] - len(inside)
             for member in inside:
-                operand = max(r for t, r in index.operands[member] if t == tensor)
-                below = max(below, operand, self.below[member])
+                below = max(below, index.operands[member][tensor], self.below[member])
         self.below[node] = below
         self.nodes.append(node)
-        for tensor in dict.fromkeys([t for t, _ in index.operands[node]]):
+        for tensor in index.operands[node]:
             if tensor in self.outside:
                 self.outside[tensor] -= 1
             else:
@@ -186,7 +191,7 @@ class Block:
         index, stack = self.index, [node]
         while stack:
             member = stack.pop()
-            for tensor, rank in index.operands[member]:
+            for tensor, rank in index.operands[member].items():
                 producer = index.producer[tensor]
                 if tensor in self.outside and self.below[producer] < max(rank, self.below[member]):
                     self.below[producer] = max(rank, self.below[member])

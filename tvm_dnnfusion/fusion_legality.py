@@ -83,7 +83,7 @@ def joining(block: Block, node: int) -> Joining:
 def _join_consumer(block: Block, node: int) -> Joining:
     first, worst, second = block.rank, -1, 0
     rank = max(first, block.index.types[node])
-    for tensor, operand in block.index.operands[node]:
+    for tensor, operand in block.index.operands[node].items():
         if tensor in block.outside:
             rank = max(rank, operand)
             if COLOURS[first][operand] > worst:
@@ -97,7 +97,7 @@ def _join_producer(block: Block, node: int) -> Joining:
     rank = max(own, rank)
     for tensor in block.index.results[node]:
         for member in block.readers.get(tensor, ()):
-            operand = max(r for t, r in block.index.operands[member] if t == tensor)
+            operand = block.index.operands[member][tensor]
             rank = max(rank, operand)
             below = block.below[member]
             cells.append((own, max(operand, below)))

@@ -82,10 +82,10 @@ class QuotientOrder:
         Contraction
             To be passed to :meth:`contract` before any other contraction.
         """
-        if self._only_joins(self._below[high], low, high):
-            return Contraction()
-        if self._only_joins(self._above[low], low, high):
-            return Contraction(at_low=False)
+        sides = [(self._below[high], True), (self._above[low], False)]
+        for neighbours, at_low in sorted(sides, key=lambda side: len(side[0])):
+            if self._only_joins(neighbours, low, high):
+                return Contraction(at_low=at_low)
         witness = self._tree_witness(low, high, consumers)
         return Contraction(witness) if witness is not None else self._search(low, high)
 
