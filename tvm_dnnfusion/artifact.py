@@ -108,12 +108,10 @@ def output_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise OutputError(f"'{path}' cannot be written: {error.strerror}; name a writable folder") from error
     try:
         yield partial
-        umask = os.umask(0)
-        os.umask(umask)
-        partial.chmod(0o777 & ~umask)
-        _replace(final, partial)
-    except OSError as error:
-        raise OutputError(f"'{path}' cannot be written: {error.strerror or error}") from error
+        try:
+            _replace(final, partial)
+        except OSError as error:
+            raise OutputError(f"'{path}' cannot be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -132,6 +130,9 @@ def _check_replaceable(final: Path, path: str | os.PathLike[str]) -> None:
 
 def _replace(final: Path, partial: Path) -> None:
     """Rename ``partial`` to ``final``; the old content survives a failure."""
+    umask = os.umask(0)
+    os.umask(umask)
+    partial.chmod(0o777 & ~umask)  # mkdtemp made it private
     if not is_artifact(final):
         partial.rename(final)
         return
@@ -200,12 +201,22 @@ def save(
             "executor": executor,
             "target": str(target),
             "host": str(target.host or target),
+            "kernels": kernel_names(compiled),
             **manifest,
             "files": sizes,
         }
         (directory / MANIFEST).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise OutputError(f"the compiled model cannot be written: {error.strerror or error}") from error
+
+
+def kernel_names(compiled: Any) -> list[str]:
+    """Name the kernels that a compiled model calls: once per call in a graph, each once in bytecode."""
+    if isinstance(compiled, Executable):
+        return [str(name) for name in compiled.primitive_ops]
+    nodes = json.loads(compiled.get_graph_json())["nodes"]
+    names = [node["attrs"]["func_name"] for node in nodes if node["op"] == "tvm_op"]
+    return [name for name in names if name != "__nop"]  # a reshape that only renames memory
 
 
 def _link(library: tvm.runtime.Module, path: Path, target: tvm.target.Target, compiler: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import tvm
@@ -70,6 +70,27 @@ class VMRunner:
     def outputs(self) -> list[np.ndarray]:
         """Copy the outputs from the device."""
         return [output.numpy() for output in self._machine.get_outputs()]
+
+
+def runner_of(compiled: Any, target: tvm.target.Target) -> Runner:
+    """Get ready to run what was compiled in this process.
+
+    Parameters
+    ----------
+    compiled : GraphExecutorFactoryModule or Executable
+        What ``relay.build`` or ``relay.vm.compile`` gave.
+    target : Target
+        What it was compiled for; this machine must have such a device.
+
+    Raises
+    ------
+    TargetError
+        It does not.
+    """
+    device = device_of(target)
+    if isinstance(compiled, Executable):
+        return VMRunner(compiled, device)
+    return GraphRunner(GraphModule(compiled["default"](device)), device)
 
 
 def device_of(target: tvm.target.Target) -> tvm.runtime.Device:

@@ -142,7 +142,7 @@ def random_arrays(
         if None in shape:
             raise ShapeError(
                 f"input '{spec.name}' has open extents, {format_shape(shape)}; give its shape, "
-                f"as in --shape {spec.name}=1x16"
+                f"as in --shape {spec.name}={'x'.join(str(extent or 1) for extent in shape)}"
             )
         arrays[spec.name] = _draw(rng, shape, spec.dtype)
     return arrays

@@ -1,0 +1,1 @@
+"""The command ``tvm-dnnfusion``: ``main`` dispatches to one module per sub-command."""
