@@ -181,7 +181,7 @@ class LatencyDatabase:
             return f"another process held it for {self._timeout:g} s, end that or raise the timeout"
         if "unable to open" in message:
             return "give the path of a file in an existing directory that this user may access"
-        if "full" in message or "disk" in message:
+        if "is full" in message or "I/O" in message:
             return "check the file system's space and state"
         return "the file is damaged or no latency database, move it away or give another path"
 
