@@ -56,17 +56,24 @@ class Stage:
     @property
     def size(self) -> int:
         """Elements of the first output."""
-        return tensor_size(self.op.output(0))
+        return math.prod(tensor_shape(self.op.output(0)))
 
 
-def tensor_size(tensor: te.Tensor) -> int:
-    """Number of elements of a static tensor."""
-    return math.prod(int(d) for d in tensor.shape)
+def static_extent(extent: tir.PrimExpr) -> int:
+    """A static extent as an integer; some TOPI computes write it as arithmetic on constants."""
+    if not isinstance(extent, (int, tir.IntImm)):
+        extent = tvm.arith.Analyzer().simplify(extent)
+    return int(extent)
+
+
+def tensor_shape(tensor: te.Tensor) -> list[int]:
+    """Shape of a static tensor."""
+    return [static_extent(d) for d in tensor.shape]
 
 
 def extents(axes: Iterable[tir.IterVar]) -> list[int]:
     """Static extents of iteration variables."""
-    return [int(a.dom.extent) for a in axes]
+    return [static_extent(a.dom.extent) for a in axes]
 
 
 class _BodyReader:

@@ -18,7 +18,7 @@ from tvm_dnnfusion.block_lowering import LoweredBlock, LoweredOperator
 
 from .default import schedule_stages
 from .registry import block_schedule
-from .stage_graph import Stage, stage_graph
+from .stage_graph import Stage, stage_graph, tensor_shape
 
 _INLINE = 2  # AttachType::kInline of tvm/te/schedule.h
 _ANCHOR_PATTERNS = (OpPattern.OUT_ELEMWISE_FUSABLE, OpPattern.OPAQUE)
@@ -46,7 +46,7 @@ def tail_of(
 
     All of them but the last are read only by one another, so they can live at the anchor's tile.
     """
-    shape = [int(d) for d in anchor.shape]
+    shape = tensor_shape(anchor)
     region = {anchor.op: None}
     best: list[te.Operation] = []
     if anchor.op in outputs:
@@ -69,7 +69,7 @@ def _keeps_shape(op: te.Operation, shape: list[int]) -> bool:
         isinstance(op, te.ComputeOp)
         and op.num_outputs == 1
         and tag.is_injective(op.tag)
-        and [int(d) for d in op.output(0).shape] == shape
+        and tensor_shape(op.output(0)) == shape
     )
 
 

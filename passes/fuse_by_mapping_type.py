@@ -1,0 +1,189 @@
+"""Group operators by mapping type: ECG, plan, and the plan as nested primitive functions.
+
+The functions are the readable form of the plan; :mod:`tvm_dnnfusion.passes.seal_blocks` turns them
+into block operators, the form that every stock flow leaves alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import tvm
+from tvm import relay
+
+from tvm_dnnfusion.ecg import ECG, Value
+from tvm_dnnfusion.fusion_legality import Limits
+from tvm_dnnfusion.fusion_plan import plan_fusion
+from tvm_dnnfusion.fusion_verify import verify_plan
+from tvm_dnnfusion.passes.graph_rebuilder import GraphRebuilder
+from tvm_dnnfusion.passes.graph_rewriter import is_sealed, key_of
+from tvm_dnnfusion.plan import Group, Plan
+from tvm_dnnfusion.profitability import Profitability, StaticProfitability
+from tvm_dnnfusion.relay_to_ecg import RelayECG, build_ecg
+
+logger = logging.getLogger(__name__)
+
+MAPPING_TYPE = "MappingType"
+
+
+@dataclass(frozen=True)
+class PlannedFunction:
+    """A function's graph and the plan made for it."""
+
+    name: str
+    graph: RelayECG
+    plan: Plan
+
+
+class _Realiser(GraphRebuilder):
+    """Rebuilds a function with each group of several operators as one call of a primitive function."""
+
+    def __init__(self, graph: RelayECG, plan: Plan) -> None:
+        super().__init__()
+        self.graph, self.ecg = graph, graph.ecg
+        self.group_of: dict[int, Group] = {}
+        for group in plan.groups:
+            if len(group.nodes) > 1:
+                self.group_of.update({key_of(graph.exprs[n]): group for n in group.nodes})
+        self.escaping = _escaping_values(self.ecg, plan)
+        self.results: dict[Group, list[relay.Expr]] = {}
+
+    def dependencies(self, expr: relay.Expr, children: list[relay.Expr]) -> list[relay.Expr]:
+        group = self.group_of.get(key_of(expr))
+        if group is None:
+            return children
+        members = set(group.nodes)
+        external = _external_values(self.ecg, group, members)
+        return [self.graph.exprs[v.node] for v in external]
+
+    def replace(self, expr: relay.Expr) -> relay.Expr | None:
+        key = key_of(expr)
+        if isinstance(expr, relay.TupleGetItem):
+            values = self.graph.values.get(key)
+            if values and len(values) == 1 and key_of(self.graph.exprs[values[0].node]) in self.group_of:
+                return self._value(values[0])
+            return None
+        group = self.group_of.get(key)
+        if group is None:
+            return None
+        values = self.graph.values[key]
+        if not isinstance(expr.checked_type, relay.TupleType):
+            return self._value(values[0])
+        return relay.Tuple([self._value(v) for v in values])
+
+    def _value(self, value: Value) -> relay.Expr:
+        """The rebuilt expression of one value of a group; a placeholder that nobody reads if it stays inside."""
+        group = self.group_of[key_of(self.graph.exprs[value.node])]
+        if group not in self.results:
+            self.results[group] = self._call(group)
+        outputs = self.escaping[group]
+        return self.results[group][outputs.index(value)] if value in outputs else relay.Tuple([])
+
+    def _call(self, group: Group) -> list[relay.Expr]:
+        members = set(group.nodes)
+        external = _external_values(self.ecg, group, members)
+        inner: dict[Value, relay.Expr] = {}
+        params, args = [], []
+        for value in external:
+            expr = self.graph.exprs[value.node]
+            if isinstance(expr, relay.Constant) and not expr.data.shape:
+                inner[value] = expr
+                continue
+            info = self.ecg.nodes[value.node].outputs[value.index]
+            params.append(relay.var(f"p{len(params)}", shape=info.shape, dtype=info.dtype))
+            args.append(self._argument(value))
+            inner[value] = params[-1]
+        for number in group.nodes:
+            self._inner_call(number, inner)
+        outputs = [inner[v] for v in self.escaping[group]]
+        body = outputs[0] if len(outputs) == 1 else relay.Tuple(outputs)
+        function = relay.Function(params, body).with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+        function = function.with_attr(MAPPING_TYPE, group.mapping_type.value)
+        call = relay.Call(function, args, span=self.graph.exprs[group.seed].span)
+        return [call] if len(outputs) == 1 else [relay.TupleGetItem(call, i) for i in range(len(outputs))]
+
+    def _argument(self, value: Value) -> relay.Expr:
+        owner = self.graph.exprs[value.node]
+        if key_of(owner) in self.group_of:
+            return self._value(value)
+        rebuilt = self.rebuilt(owner)
+        is_tuple = isinstance(owner.checked_type, relay.TupleType)
+        return relay.TupleGetItem(rebuilt, value.index) if is_tuple else rebuilt
+
+    def _inner_call(self, number: int, inner: dict[Value, relay.Expr]) -> None:
+        """Copy one operator call into its group's function."""
+        node, call = self.ecg.nodes[number], self.graph.exprs[number]
+        operands = iter(node.inputs)
+        args = []
+        for arg in call.args:
+            if isinstance(arg.checked_type, relay.TupleType):
+                args.append(relay.Tuple([inner[next(operands)] for _ in arg.checked_type.fields]))
+            else:
+                args.append(inner[next(operands)])
+        copy = relay.Call(call.op, args, call.attrs, span=call.span)
+        for value in self.graph.values[key_of(call)]:
+            is_tuple = isinstance(call.checked_type, relay.TupleType)
+            inner[value] = relay.TupleGetItem(copy, value.index) if is_tuple else copy
+
+
+def _external_values(ecg: ECG, group: Group, members: set[int]) -> list[Value]:
+    """Values that a group reads from outside, each once, in order of first use."""
+    found = (v for n in group.nodes for v in ecg.nodes[n].inputs if v.node not in members)
+    return list(dict.fromkeys(found))
+
+
+def _escaping_values(ecg: ECG, plan: Plan) -> dict[Group, list[Value]]:
+    """Per group of several operators, the values that something outside it reads, in topological order."""
+    group_of = {n: group for group in plan.groups for n in group.nodes}
+    escaping: dict[Group, dict[Value, None]] = {g: {} for g in plan.groups if len(g.nodes) > 1}
+    readers = [(v, group_of.get(node.id)) for node in ecg.nodes for v in node.inputs]
+    for value, reader in [*readers, *((v, None) for v in ecg.outputs)]:
+        owner = group_of.get(value.node)
+        if owner in escaping and owner is not reader:
+            escaping[owner][value] = None
+    return {g: sorted(found, key=lambda v: (v.node, v.index)) for g, found in escaping.items()}
+
+
+@tvm.transform.module_pass(opt_level=0, name="dnnfusion.FuseByMappingType")
+@dataclass
+class FuseByMappingType:
+    """Plan each function of a module and nest its groups as primitive functions.
+
+    Parameters
+    ----------
+    limits
+        Bounds on a group.
+    profitability
+        Decides the yellow cells of Table 3; a function of the module's graphs alone.
+    verify
+        Check each plan against the definition of legality (debugging).
+    on_plan
+        Called with each :class:`PlannedFunction`.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    profitability: Profitability = field(default_factory=StaticProfitability)
+    verify: bool = False
+    on_plan: Callable[[PlannedFunction], None] | None = None
+
+    def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        """The module with groups as calls of primitive functions; types inferred."""
+        mod = relay.transform.InferType()(mod)
+        for var, function in mod.functions.items():
+            if isinstance(function, relay.Function) and not is_sealed(function):
+                mod.update_func(var, self._fuse(var.name_hint, function))
+        return relay.transform.InferType()(mod)
+
+    def _fuse(self, name: str, function: relay.Function) -> relay.Function:
+        graph = build_ecg(function)
+        plan = plan_fusion(graph.ecg, self.limits, self.profitability, producers_first=True)
+        if self.verify:
+            verify_plan(graph.ecg, plan, self.limits)
+        if self.on_plan is not None:
+            self.on_plan(PlannedFunction(name, graph, plan))
+        body = _Realiser(graph, plan).run(graph.order, function.body)
+        if key_of(body) == key_of(function.body):
+            return function
+        return relay.function.FunctionWithFields(function, body=body)

@@ -1,0 +1,143 @@
+"""Optimise and build in one call, ours and stock, for people who want no flow of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import autotvm, relay
+
+from .config import Options
+from .errors import OptionError
+from .kernels import KernelCount, count_kernels
+from .passes.dnnfusion import DNNFusion, bind_params
+from .pipeline import Trace
+
+EXECUTORS = ("auto", "graph", "vm")
+Params = Mapping[str, "tvm.nd.NDArray | np.ndarray"]
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """A built model.
+
+    Attributes
+    ----------
+    lib
+        ``GraphExecutorFactoryModule`` or, for the VM, ``Executable``.
+    executor
+        ``"graph"`` or ``"vm"``.
+    target
+        What it was built for.
+    mod
+        The module that was built; for ours, with sealed blocks.
+    count
+        Its kernels and intermediate bytes.
+    seconds
+        Per phase, ``build`` included.
+    trace
+        Plans; empty for stock.
+    """
+
+    lib: Any
+    executor: str
+    target: tvm.target.Target
+    mod: tvm.IRModule
+    count: KernelCount
+    seconds: dict[str, float]
+    trace: Trace = field(default_factory=Trace)
+
+    def kernel_blocks(self) -> dict[str, tuple[str, ...]]:
+        """Kernel name in the built library -> the operators of its block; empty for the VM."""
+        if self.executor != "graph":
+            return {}
+        by_label = dict(zip(self.count.labels, self.count.operators, strict=True))
+        found = {}
+        for node in json.loads(self.lib.get_graph_json())["nodes"]:
+            attrs = node.get("attrs", {})
+            if attrs.get("hash") in by_label:
+                found[attrs["func_name"]] = by_label[attrs["hash"]]
+        return found
+
+
+def is_dynamic(mod: tvm.IRModule) -> bool:
+    """True when only the VM can run the module: a shape is not static, or it has control flow or closures."""
+    mod = relay.transform.InferType()(mod)
+    dynamic = [len(mod.functions) > 1]
+
+    def visit(expr: relay.Expr) -> None:
+        if isinstance(expr, (relay.If, relay.Let, relay.expr.RefCreate, relay.adt.Match)):
+            dynamic.append(True)
+        elif isinstance(expr, (relay.Call, relay.Var)):
+            dynamic.append(bool(relay.ty.is_dynamic(expr.checked_type)))
+
+    relay.analysis.post_order_visit(mod["main"], visit)
+    return any(dynamic)
+
+
+def build(
+    mod: tvm.IRModule,
+    target: str | tvm.target.Target,
+    params: Params | None = None,
+    options: Options | None = None,
+    executor: str = "auto",
+) -> BuildResult:
+    """Run :class:`~tvm_dnnfusion.passes.DNNFusion` on a module and build it.
+
+    Parameters
+    ----------
+    executor
+        ``"graph"``, ``"vm"``, or ``"auto"``: the VM for modules that need it.
+
+    Raises
+    ------
+    OptionError
+        An unknown executor.
+    TargetError
+        An unknown target.
+    """
+    chosen = _executor(executor, mod)
+    fusion = DNNFusion(target, params, options)
+    optimised = fusion(mod)
+    return _built(optimised, fusion.target, chosen, dict(fusion.trace.seconds), fusion.trace)
+
+
+def build_stock(
+    mod: tvm.IRModule, target: str | tvm.target.Target, params: Params | None = None, executor: str = "auto"
+) -> BuildResult:
+    """Build with stock ``relay.build`` at optimisation level 3, to compare with; as :func:`build` otherwise."""
+    return _built(bind_params(mod, params or {}), tvm.target.Target(target), _executor(executor, mod), {}, Trace())
+
+
+def _executor(executor: str, mod: tvm.IRModule) -> str:
+    if executor not in EXECUTORS:
+        raise OptionError(f"executor is {executor!r}; accepted are {', '.join(EXECUTORS)}")
+    return executor if executor != "auto" else "vm" if is_dynamic(mod) else "graph"
+
+
+def _built(
+    mod: tvm.IRModule, target: tvm.target.Target, executor: str, seconds: dict[str, float], trace: Trace
+) -> BuildResult:
+    os.environ.setdefault("TOPHUB_LOCATION", "NONE")  # or AutoTVM downloads records, and fails offline for ARM
+    start = time.perf_counter()
+    silent, autotvm.GLOBAL_SCOPE.silent = autotvm.GLOBAL_SCOPE.silent, True
+    try:
+        with tvm.transform.PassContext(opt_level=3, config=_inherited()):
+            optimised, _ = relay.optimize(mod, target)
+            compile_ = relay.vm.compile if executor == "vm" else relay.build
+            lib = compile_(mod, target)
+    finally:
+        autotvm.GLOBAL_SCOPE.silent = silent
+    seconds["build"] = time.perf_counter() - start
+    return BuildResult(lib, executor, target, mod, count_kernels(optimised), seconds, trace)
+
+
+def _inherited() -> dict[str, Any]:
+    """The caller's pass configuration, such as ``relay.backend.use_auto_scheduler``."""
+    return dict(tvm.transform.PassContext.current().config.items())
