@@ -64,7 +64,8 @@ class StaticProfitability:
     """Weighs memory traffic saved against traffic and work added, all in bytes of main memory.
 
     Saved: one kernel launch; per tensor between the two parts its read, and its write too if nobody
-    else needs it; the read of every tensor that both parts take from outside.
+    else needs it. An operand that both parts take from outside is not counted: whether it is still in
+    cache at its second use depends on the schedule.
 
     Added: a tensor read several times per element is either computed at every read or stored inside
     the kernel, whichever is cheaper: the block schedules may do both, so recomputation never costs more
@@ -90,28 +91,21 @@ class StaticProfitability:
         """Decide from shapes alone; see the class. Time is linear in the block and the candidate's edges."""
         members = frozenset(block)
         edges = list(_edges_between(ecg, members, candidate))
-        saved = self.launch_bytes + self._traffic_saved(ecg, members, candidate, edges)
-        added = sum(self._storage_cost(ecg, members, candidate, edge) for edge in edges)
-        added += self._scatter_cost(ecg, members, candidate, edges)
+        infos = {edge.value: edge.info for edge in edges}
+        saved = self.launch_bytes
+        for value, info in infos.items():
+            saved += info.nbytes * (1 if _needed_outside(ecg, members | {candidate}, value) else 2)
+        added = self._scatter_cost(ecg, members, candidate, edges)
+        for value in infos:
+            same = [edge for edge in edges if edge.value == value]
+            added += max(self._storage_cost(ecg, members, candidate, edge) for edge in same)
         comparison = f"saves the traffic of {saved:.0f} bytes and adds that of {added:.0f}"
         return Verdict(saved >= added, comparison)
 
-    def _traffic_saved(self, ecg: ECG, members: frozenset[int], candidate: int, edges: list[_Edge]) -> float:
-        joint = members | {candidate}
-        saved = 0
-        for value in {edge.value for edge in edges}:
-            nbytes = next(edge.info.nbytes for edge in edges if edge.value == value)
-            returned = value.node in ecg.output_nodes and value in ecg.outputs
-            stays = not returned and all(user in joint for user in ecg.users[value.node])
-            saved += nbytes * (2 if stays else 1)
-        for value in set(ecg.nodes[candidate].inputs):
-            info = tensor_info(ecg, value)
-            if value.node not in members and info is not None and _read_in(ecg, members, value):
-                saved += info.nbytes
-        return saved
-
     def _storage_cost(self, ecg: ECG, members: frozenset[int], candidate: int, edge: _Edge) -> float:
         reads = reads_per_element(edge.info, edge.consumer, edge.operand_type)
+        if reads == 1.0:
+            return 0.0
         producers = members if edge.consumer.id == candidate else (candidate,)
         again = (reads - 1.0) * sum(ecg.nodes[n].flops for n in producers) * self.bytes_per_flop
         return min(again, 2 * edge.info.nbytes * self.cached_byte)
@@ -127,6 +121,11 @@ class StaticProfitability:
         return _scattered_below(ecg, members, candidate)
 
 
+def _needed_outside(ecg: ECG, joint: frozenset[int], value: Value) -> bool:
+    returned = value.node in ecg.output_nodes and value in ecg.outputs
+    return returned or any(user not in joint for user in ecg.users[value.node])
+
+
 def _edges_between(ecg: ECG, members: frozenset[int], candidate: int) -> Iterator[_Edge]:
     node = ecg.nodes[candidate]
     consumers = [node, *(ecg.nodes[u] for u in ecg.users[candidate] if u in members)]
@@ -136,10 +135,6 @@ def _edges_between(ecg: ECG, members: frozenset[int], candidate: int) -> Iterato
             info = tensor_info(ecg, value) if crosses else None
             if info is not None:
                 yield _Edge(value, info, consumer, operand_type)
-
-
-def _read_in(ecg: ECG, members: frozenset[int], value: Value) -> bool:
-    return any(user in members and value in ecg.nodes[user].inputs for user in ecg.users[value.node])
 
 
 def _scattered_below(ecg: ECG, members: frozenset[int], start: int) -> float:
