@@ -14,6 +14,8 @@ from tvm.target import Target
 from tvm_dnnfusion.errors import TargetError
 from tvm_dnnfusion.passes.canonicalize import Canonicalizer
 from tvm_dnnfusion.passes.fold_constants import rewrite_functions
+from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, call_with
+from tvm_dnnfusion.passes.static_types import StaticTypes
 from tvm_dnnfusion.passes.stock_pass import run_where_possible
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,33 @@ def as_target(target: str | Target) -> Target:
         ) from error
 
 
+class _SqueezeRewriter(GraphRewriter):
+    """Each static squeeze becomes a reshape."""
+
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__()
+        self._types = StaticTypes()
+
+    def rewrite_call(self, call: relay.Call, name: str, args: list[relay.Expr]) -> relay.Expr | None:
+        shape = self._types.shape(call.checked_type) if name == "squeeze" else None
+        if shape is None:
+            return None
+        attrs = tvm.ir.make_node("relay.attrs.ReshapeAttrs", newshape=list(shape), allowzero=0)
+        return call_with(call, relay.op.get("reshape"), args, attrs)
+
+
+@tvm.transform.module_pass(opt_level=0, name="dnnfusion.SqueezeAsReshape")
+class SqueezeAsReshape:
+    """Pass that writes each squeeze of static shape as a reshape.
+
+    Stock ``AlterOpLayout`` fails on a squeeze of an axis that it has blocked (``NCHW8c``), and not on a reshape.
+    """
+
+    def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        """``mod`` without static squeezes."""
+        return rewrite_functions(mod, _SqueezeRewriter)
+
+
 @tvm.transform.module_pass(opt_level=0, name="dnnfusion.AlterLayout")
 class AlterLayout:
     """Pass that gives convolutions and dense layers the layout their kernels favour on ``target``.
@@ -87,13 +116,15 @@ class AlterLayout:
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """``mod`` in altered layouts, types inferred."""
-        passes = [
+        alter = [
             relay.transform.Legalize(),
             relay.transform.CanonicalizeOps(),
             relay.transform.AlterOpLayout(),
         ]
         with self.target, _tuning_records(self.target):
-            mod, self.refusals = run_where_possible(passes, mod)
+            mod, self.refusals = run_where_possible(alter, mod)
+            if self.refusals:
+                mod, self.refusals = run_where_possible([SqueezeAsReshape(), *alter], mod)
         for name, reason in self.refusals.items():
             logger.warning("@%s keeps its layout: %s", name, reason)
         return relay.transform.InferType()(rewrite_functions(mod, Canonicalizer))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Set
-
 import tvm
 from tvm import relay
 
 from tvm_dnnfusion.passes.eliminate_common import CommonExpressions
 from tvm_dnnfusion.passes.fold_constants import ConstantFolder, rewrite_functions
-from tvm_dnnfusion.passes.simplify_movement import MovementSimplifier, static_shape
-from tvm_dnnfusion.passes.stock_pass import run, run_where_possible
-
-logger = logging.getLogger(__name__)
+from tvm_dnnfusion.passes.fold_scale import ScaleFolder, has_scales
+from tvm_dnnfusion.passes.graph_rewriter import call_with
+from tvm_dnnfusion.passes.simplify_movement import MovementSimplifier
+from tvm_dnnfusion.passes.stock_pass import run
 
 
 class Canonicalizer(ConstantFolder):
@@ -21,7 +18,7 @@ class Canonicalizer(ConstantFolder):
 
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
-        self._movement = MovementSimplifier()
+        self._movement = MovementSimplifier(self.types)
         self._common = CommonExpressions()
 
     def rewrite_call(self, call: relay.Call, name: str, args: list[relay.Expr]) -> relay.Expr | None:
@@ -30,6 +27,8 @@ class Canonicalizer(ConstantFolder):
             return folded
         if name == "nn.bias_add":
             return self._add_of_bias(call, args)
+        if name in _CONVOLUTIONS:
+            return self._with_explicit_kernel(call, name, args)
         return self._movement.simplified(call, name, args)
 
     def finish(self, expr: relay.Expr, scope: int) -> relay.Expr:
@@ -51,16 +50,37 @@ class Canonicalizer(ConstantFolder):
         return result
 
     def _expanded(self, bias: relay.Expr, trailing: int) -> relay.Expr:
-        value = self._value(bias) if isinstance(bias, relay.Constant) else None
+        value = self.value(bias) if isinstance(bias, relay.Constant) else None
         if value is not None:
-            return self._constant(value.reshape(*value.shape, *[1] * trailing), bias.span)
+            return self.constant(value.reshape(*value.shape, *[1] * trailing), bias.span)
         expanded = relay.expand_dims(bias, axis=1, num_newaxis=trailing)
-        shape = static_shape(self._movement.type_of(bias))
+        shape = self._movement.shape_of(bias)
         if shape is not None:
             type_ = relay.TensorType((*shape, *[1] * trailing), self._movement.type_of(bias).dtype)
             self._movement.remember_type(expanded, type_)
         return expanded
 
+    def _with_explicit_kernel(self, call: relay.Call, name: str, args: list[relay.Expr]) -> relay.Expr | None:
+        """Kernel size and channels, which Relay allows to be left out and layout passes fail without."""
+        attrs = call.attrs
+        if attrs.kernel_size is not None and attrs.channels is not None:
+            return None
+        kernel = self.types.shape(call.args[1].checked_type)
+        layout = str(attrs.kernel_layout)
+        if kernel is None or len(layout) != len(kernel):
+            return None
+        fields = {str(key): attrs[key] for key in attrs.keys()}  # noqa: SIM118  (attributes are no mapping)
+        fields["channels"] = kernel[layout.index("O")]
+        fields["kernel_size"] = [kernel[layout.index(axis)] for axis in layout if axis not in "OI"]
+        node = tvm.ir.make_node(_CONVOLUTIONS[name], **fields)
+        return call_with(call, call.op, args, node)
+
+
+_CONVOLUTIONS = {
+    "nn.conv1d": "relay.attrs.Conv1DAttrs",
+    "nn.conv2d": "relay.attrs.Conv2DAttrs",
+    "nn.conv3d": "relay.attrs.Conv3DAttrs",
+}
 
 # What src/relay/transforms/simplify_inference.cc takes apart.
 _INFERENCE_OPERATORS = frozenset(
@@ -73,10 +93,9 @@ _INFERENCE_OPERATORS = frozenset(
         "nn.l2_normalize",
     }
 )
-_SCALED_OPERATORS = frozenset({"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "nn.dense"})
 
 
-def operator_names(mod: tvm.IRModule) -> Set[str]:
+def operator_names(mod: tvm.IRModule) -> set[str]:
     """The names of the operators called anywhere in ``mod``."""
     return {str(name) for name in relay.analysis.list_op_freqs(mod)}
 
@@ -88,19 +107,19 @@ class Canonicalize:
     In order: QNN operators become plain ones; shapes that turn out constant become static; batch, layer, group
     and instance norm and dropout become primitive operators; constants are folded, ``bias_add`` becomes ``add``,
     data movement is simplified and equal expressions become one; scales of a batch norm are folded into the
-    weights of their convolution (``ForwardFoldScaleAxis``, ``BackwardFoldScaleAxis``).
+    weights of their convolution.
 
     Control flow, dynamic shapes and further functions stay, as do the types of all outputs. Stock
     ``SimplifyExpr`` is not run: its factoring of binomials is wrong for integers and tensor coefficients.
 
     Parameters
     ----------
-    fold_scale_axis
+    fold_scales
         Whether weights may be scaled; this rounds differently from scaling the result.
     """
 
-    def __init__(self, fold_scale_axis: bool = True) -> None:
-        self._fold_scale_axis = fold_scale_axis
+    def __init__(self, fold_scales: bool = True) -> None:
+        self._fold_scales = fold_scales
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """``mod`` in normal form, types inferred."""
@@ -116,8 +135,8 @@ class Canonicalize:
         if "nn.space_to_batch_nd" in names:
             mod = run(relay.transform.FlattenAtrousConv(), mod)
         names = operator_names(mod)
-        if self._fold_scale_axis and "multiply" in names and names & _SCALED_OPERATORS:
-            mod = _with_folded_scales(mod)
+        if self._fold_scales and has_scales(names):
+            mod = rewrite_functions(mod, ScaleFolder)
         return relay.transform.InferType()(mod)
 
 
@@ -126,12 +145,3 @@ def _without_qnn(mod: tvm.IRModule) -> tvm.IRModule:
     for attribute in ("FTVMQnnLegalize", "FTVMQnnCanonicalize"):
         mod = run(relay.transform.Legalize(attribute), mod)
     return mod
-
-
-def _with_folded_scales(mod: tvm.IRModule) -> tvm.IRModule:
-    """Scales moved to constant weights, then folded; a function on which TVM fails keeps its scales."""
-    passes = [relay.transform.BackwardFoldScaleAxis(), relay.transform.ForwardFoldScaleAxis()]
-    scaled, refusals = run_where_possible(passes, mod)
-    for name, reason in refusals.items():
-        logger.warning("scales of @%s are not folded into weights: %s", name, reason)
-    return rewrite_functions(scaled, ConstantFolder)

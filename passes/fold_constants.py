@@ -16,7 +16,9 @@ from tvm import relay
 
 from tvm_dnnfusion.passes import numpy_movement  # noqa: F401  (declares evaluators)
 from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, call_with, key_of
-from tvm_dnnfusion.passes.numpy_operators import NUMPY_OPERATORS, NoEvaluator, OutputType, Unevaluated
+from tvm_dnnfusion.passes.numpy_operators import NUMPY_OPERATORS, NoEvaluator, Unevaluated
+from tvm_dnnfusion.passes.static_types import StaticTypes
+from tvm_dnnfusion.passes.tensor_memory import tensor_of, view
 
 # A folded value may be this many times larger than what it is computed from ...
 GROWTH = 8
@@ -29,7 +31,16 @@ REPEATED_BYTES = 4 << 10
 # Depend on the type of their operand, not on its value.
 _SHAPE_OPERATORS = frozenset({"shape_of", "vm.shape_of", "ndarray_size"})
 # Their effect is where data lives or how a compiler reads the graph, not a value.
-_OPAQUE_PREFIXES = ("annotation.", "memory.", "vm.", "device_copy", "on_device", "call_lowered", "random.", "dnnfusion.")
+_OPAQUE_PREFIXES = (
+    "annotation.",
+    "memory.",
+    "vm.",
+    "device_copy",
+    "on_device",
+    "call_lowered",
+    "random.",
+    "dnnfusion.",
+)
 
 Array = np.ndarray
 
@@ -38,22 +49,6 @@ def stored_bytes(value: Array) -> int:
     """The bytes of distinct storage behind ``value``: axes that repeat (stride 0) count once."""
     extents = [n for n, stride in zip(value.shape, value.strides, strict=True) if stride]
     return value.itemsize * int(np.prod(extents, dtype=np.int64)) if value.size else 0
-
-
-def _output_type(type_: Any) -> Any:
-    """The :class:`OutputType` of a type, a tuple of them for a tuple; None if dynamic or not NumPy's."""
-    if isinstance(type_, relay.TupleType):
-        fields = tuple(_output_type(field) for field in type_.fields)
-        return None if any(field is None for field in fields) else fields
-    if not isinstance(type_, relay.TensorType):
-        return None
-    if not all(isinstance(extent, tvm.tir.IntImm) for extent in type_.shape):
-        return None
-    try:
-        dtype = np.dtype(type_.dtype)
-    except TypeError:
-        return None
-    return OutputType(tuple(int(extent) for extent in type_.shape), dtype)
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -73,6 +68,7 @@ class ConstantFolder(GraphRewriter):
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__()
         self._mod = mod
+        self.types = StaticTypes()
         # Keyed by address, hence with the expression, which keeps the address its own.
         self._values: dict[int, tuple[relay.Expr, Any]] = {}
 
@@ -81,10 +77,10 @@ class ConstantFolder(GraphRewriter):
             return self._shape_operator(call, name)
         if not all(self._is_known(arg) for arg in args) or name.startswith(_OPAQUE_PREFIXES):
             return None
-        output = _output_type(call.checked_type)
+        output = self.types.of(call.checked_type)
         if output is None:
             return self._by_stock_relay(call, args)
-        values = [self._value(arg) for arg in args]
+        values = [self.value(arg) for arg in args]
         if any(value is None for value in values):
             return None
         return self._folded(call, name, args, values, output)
@@ -107,7 +103,7 @@ class ConstantFolder(GraphRewriter):
         except NoEvaluator:
             return self._by_stock_relay(call, args)
         self._check(name, result, output)
-        return self._materialised(call, args, result)
+        return self._materialised(call, args, result, output)
 
     @staticmethod
     def _check(name: str, result: Any, output: Any) -> None:
@@ -115,23 +111,20 @@ class ConstantFolder(GraphRewriter):
         expected = [(leaf.shape, leaf.dtype) for leaf in _leaves(output)]
         assert found == expected, f"the NumPy evaluator of {name} gives {found}, the type says {expected}"
 
-    def _materialised(self, call: relay.Call, args: list[relay.Expr], result: Any) -> relay.Expr:
+    def _materialised(self, call: relay.Call, args: list[relay.Expr], result: Any, output: Any) -> relay.Expr:
         """A constant of ``result``, or the call itself, remembered as known, if that only repeats values."""
         leaves = _leaves(result)
-        total = sum(leaf.nbytes for leaf in leaves)
-        if total > max(REPEATED_BYTES, 2 * sum(stored_bytes(leaf) for leaf in leaves)):
+        if _needed_bytes(output) > max(REPEATED_BYTES, 2 * sum(stored_bytes(leaf) for leaf in leaves)):
             kept = call_with(call, call.op, args)
             self._values[key_of(kept)] = (kept, result)
             return kept
-        return self._constant(result, call.span)
+        return self.constant(result, call.span)
 
-    def _constant(self, value: Any, span: Any) -> relay.Expr:
+    def constant(self, value: Any, span: Any) -> relay.Expr:
+        """A Relay constant of ``value``, a tuple of them for a tuple."""
         if isinstance(value, tuple):
-            return relay.Tuple([self._constant(field, span) for field in value], span)
-        array = np.ascontiguousarray(value).reshape(value.shape)
-        constant = relay.Constant(tvm.nd.array(array), span)
-        self._values[key_of(constant)] = (constant, array)
-        return constant
+            return relay.Tuple([self.constant(field, span) for field in value], span)
+        return relay.Constant(tensor_of(value), span)
 
     def _is_known(self, expr: relay.Expr) -> bool:
         if isinstance(expr, relay.Constant):
@@ -140,7 +133,7 @@ class ConstantFolder(GraphRewriter):
             return all(self._is_known(field) for field in expr.fields)
         return key_of(expr) in self._values
 
-    def _value(self, expr: relay.Expr) -> Any:
+    def value(self, expr: relay.Expr) -> Any:
         """The value of a known expression; None if its dtype is not NumPy's."""
         key = key_of(expr)
         if key not in self._values:
@@ -149,20 +142,17 @@ class ConstantFolder(GraphRewriter):
 
     def _read(self, expr: relay.Expr) -> Any:
         if isinstance(expr, relay.Tuple):
-            fields = tuple(self._value(field) for field in expr.fields)
+            fields = tuple(self.value(field) for field in expr.fields)
             return None if any(field is None for field in fields) else fields
-        try:
-            return expr.data.numpy()
-        except (TypeError, ValueError):
-            return None
+        return view(expr.data)
 
     def _shape_operator(self, call: relay.Call, name: str) -> relay.Expr | None:
-        operand = _output_type(call.args[0].checked_type)
+        operand = self.types.of(call.args[0].checked_type)
         if operand is None:
             return None
         shape = np.asarray(operand.shape, dtype=np.int64)
         value = shape if name != "ndarray_size" else np.prod(shape, dtype=np.int64)
-        return self._constant(np.asarray(value).astype(str(call.attrs.dtype)), call.span)
+        return self.constant(np.asarray(value).astype(str(call.attrs.dtype)), call.span)
 
     def _by_stock_relay(self, call: relay.Call, args: list[relay.Expr]) -> relay.Expr | None:
         """What stock Relay makes of this one call: it refuses stateful operators and those without value."""

@@ -8,6 +8,7 @@ an operator, its arguments and its type only where they must.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -73,7 +74,9 @@ def _rebuilt_match(match: Match, children: list[relay.Expr]) -> Match:
 _NO_TYPES = tvm.runtime.convert([])
 
 
-def call_with(call: relay.Call, op: relay.Expr, args: list[relay.Expr], attrs: tvm.ir.Attrs | None = None) -> relay.Call:
+def call_with(
+    call: relay.Call, op: relay.Expr, args: list[relay.Expr], attrs: tvm.ir.Attrs | None = None
+) -> relay.Call:
     """``call`` with another callee, arguments and (unless None) attributes; it keeps its span and type.
 
     Type inference leaves the operands' types on a call and unifies with them when it runs again, so that an
@@ -150,10 +153,12 @@ class GraphRewriter:
         self._rewritten: dict[int, relay.Expr] = {}
         self._let_values: dict[int, relay.Expr] = {}
         self._op_names: dict[int, str] = {}
+        self.uses: Counter[int] = Counter()
 
     def rewrite(self, root: relay.Expr) -> relay.Expr:
         """The rewritten form of ``root``, whose types must have been inferred."""
         order = visit_order(root)
+        self.uses = Counter(key_of(child) for visit in order for child in visit.children)
         for visit in order:
             if type(visit.expr) is relay.Let:
                 self._let_values[key_of(visit.expr.var)] = visit.expr.value

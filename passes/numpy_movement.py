@@ -12,7 +12,8 @@ import numpy as np
 from tvm import relay
 
 from tvm_dnnfusion.passes.blocked_layout import transform_layout
-from tvm_dnnfusion.passes.numpy_operators import NoEvaluator, OutputType, Probe, numpy_operator
+from tvm_dnnfusion.passes.numpy_operators import NoEvaluator, Probe, numpy_operator
+from tvm_dnnfusion.passes.static_types import OutputType
 
 Arrays = list[Any]
 
@@ -161,10 +162,7 @@ LAYOUTS = (
 numpy_operator(
     "layout_transform",
     _layout_transform,
-    [
-        Probe(lambda x, s=s, t=t: relay.layout_transform(x, s, t), ((shape, F),))
-        for s, t, shape in LAYOUTS
-    ],
+    [Probe(lambda x, s=s, t=t: relay.layout_transform(x, s, t), ((shape, F),)) for s, t, shape in LAYOUTS],
 )
 numpy_operator(
     "broadcast_to",
@@ -181,10 +179,7 @@ numpy_operator("full_like", _full, [Probe(relay.full_like, (X, ((), F)))])
 numpy_operator(
     "concatenate",
     _concatenate,
-    [
-        Probe(lambda a, b, axis=axis: relay.concatenate([a, b], axis), (X, X))
-        for axis in (0, 1, -1)
-    ],
+    [Probe(lambda a, b, axis=axis: relay.concatenate([a, b], axis), (X, X)) for axis in (0, 1, -1)],
 )
 numpy_operator(
     "stack", _stack, [Probe(lambda a, b, axis=axis: relay.stack([a, b], axis), (X, X)) for axis in (0, -1)]
@@ -207,7 +202,9 @@ numpy_operator(
     ],
 )
 numpy_operator(
-    "gather", _gather, [Probe(lambda x, i: relay.gather(x, 1, relay.clip(i, 0, 2)), (X, ((2, 5, 4), "int64")))]
+    "gather",
+    _gather,
+    [Probe(lambda x, i: relay.gather(x, 1, relay.clip(i, 0, 2)), (X, ((2, 5, 4), "int64")))],
 )
 numpy_operator(
     "strided_slice",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
-Value = "np.ndarray | tuple[Value, ...]"
+from tvm_dnnfusion.passes.static_types import OutputType
 
 
 class Unevaluated(Exception):
@@ -23,14 +23,6 @@ class Unevaluated(Exception):
 
 class NoEvaluator(Exception):
     """This form of the operator has no NumPy evaluator: ask stock Relay."""
-
-
-@dataclass(frozen=True)
-class OutputType:
-    """What type inference says about one output: static ``shape`` and NumPy ``dtype``."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
 
 
 Evaluator = Callable[[Any, list[Any], Any], Any]

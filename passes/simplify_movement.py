@@ -25,6 +25,7 @@ import tvm
 from tvm import relay
 
 from tvm_dnnfusion.passes.graph_rewriter import call_with, key_of
+from tvm_dnnfusion.passes.static_types import StaticTypes, constant_type
 
 RESHAPES = frozenset(
     {"reshape", "squeeze", "expand_dims", "nn.batch_flatten", "contrib_reverse_reshape", "reshape_like"}
@@ -44,7 +45,8 @@ class Movement:
 class MovementSimplifier:
     """The rules of this module; it remembers the types of the expressions that it and its caller make."""
 
-    def __init__(self) -> None:
+    def __init__(self, static: StaticTypes) -> None:
+        self._static = static
         self._types: dict[int, tuple[relay.Expr, relay.Type]] = {}
 
     def remember_type(self, expr: relay.Expr, type_: relay.Type) -> None:
@@ -57,7 +59,7 @@ class MovementSimplifier:
         if known is not None:
             return known[1]
         if isinstance(expr, relay.Constant):
-            return relay.TensorType(expr.data.shape, expr.data.dtype)
+            return constant_type(expr.data)
         try:
             return expr.checked_type
         except ValueError:
@@ -70,10 +72,10 @@ class MovementSimplifier:
 
     def shape_of(self, expr: relay.Expr) -> Shape | None:
         """The static shape of a tensor without empty axes; None for anything else."""
-        return static_shape(self.type_of(expr))
+        return self._static.shape(self.type_of(expr))
 
     def _reshape(self, move: Movement) -> relay.Expr | None:
-        shape = static_shape(move.call.checked_type)
+        shape = self._static.shape(move.call.checked_type)
         if shape is None or self.shape_of(move.args[0]) is None:
             return None
         return self._reshaped(move, move.args[0], shape, must_change=move.name == "reshape_like")
@@ -103,7 +105,7 @@ class MovementSimplifier:
             source, order = inner.args[0], tuple(inner_order[axis] for axis in order)
         if order == tuple(range(rank)):
             return source
-        shape, extents = static_shape(type_), self.shape_of(source)
+        shape, extents = self._static.shape(type_), self.shape_of(source)
         if shape is not None and extents is not None:
             moved = [axis for axis in order if extents[axis] != 1]
             if moved == sorted(moved):
@@ -124,7 +126,7 @@ class MovementSimplifier:
 
     def _same_shape(self, move: Movement) -> relay.Expr | None:
         """For operators that, unless they change the shape, do nothing."""
-        shape = static_shape(move.call.checked_type)
+        shape = self._static.shape(move.call.checked_type)
         return move.args[0] if shape is not None and self.shape_of(move.args[0]) == shape else None
 
     def _strided_slice(self, move: Movement) -> relay.Expr | None:
@@ -161,17 +163,6 @@ class MovementSimplifier:
         """Whether a layout's blocks divide the extents, so that nothing is padded."""
         before, after = self.shape_of(call.args[0]), self.shape_of(call)
         return before is not None and after is not None and _size(before) == _size(after)
-
-
-def static_shape(type_: relay.Type | None) -> Shape | None:
-    """The shape of a tensor type whose extents are all known and positive; None otherwise."""
-    if not isinstance(type_, relay.TensorType):
-        return None
-    shape = type_.shape
-    if not all(isinstance(extent, tvm.tir.IntImm) for extent in shape):
-        return None
-    extents = tuple(int(extent) for extent in shape)
-    return extents if all(extents) else None
 
 
 def _size(shape: Shape) -> int:
