@@ -47,11 +47,26 @@ def _same(a: tvm.ir.Attrs, b: tvm.ir.Attrs) -> bool:
     """Structural equality, with floats to the bit: TVM's own compares doubles to 1e-9."""
     if not tvm.ir.structural_equal(a, b):
         return False
-    return all(_bits(a[k]) == _bits(b[k]) for k in a.keys())  # noqa: SIM118 - Attrs is no mapping
+    return all(_bits(a[name]) == _bits(b[name]) for name in _fields(a))
 
 
 def _bits(value: Any) -> str:
     return float(value).hex() if isinstance(value, (float, tvm.tir.FloatImm)) else ""
+
+
+_FIELDS: dict[type, tuple[str, ...]] = {}
+_VERIFIED: set[str] = set()
+
+
+def _fields(attrs: tvm.ir.Attrs) -> tuple[str, ...]:
+    """Names of the fields; remembered per class, as TVM makes its list anew for each object."""
+    kind = type(attrs)
+    if kind not in _FIELDS:
+        names = tuple(attrs.keys())
+        if kind is tvm.ir.Attrs:  # a class that Python does not know: it stands for many
+            return names
+        _FIELDS[kind] = names
+    return _FIELDS[kind]
 
 
 def encode_attributes(attrs: tvm.ir.Attrs | None) -> list[Any] | None:
@@ -60,8 +75,10 @@ def encode_attributes(attrs: tvm.ir.Attrs | None) -> list[Any] | None:
         return None
     key = f"relay.attrs.{type(attrs).__name__}"  # the naming rule of tvm.relay.op.op_attrs; checked below
     try:
-        plain = [key, {k: _plain(attrs[k]) for k in attrs.keys()}]  # noqa: SIM118
-        if _same(decode_attributes(plain), attrs):
+        plain = [key, {name: _plain(attrs[name]) for name in _fields(attrs)}]
+        text = json.dumps(plain)
+        if text in _VERIFIED or _same(_decode(text), attrs):
+            _VERIFIED.add(text)
             return plain
     except (TypeError, tvm.TVMError):
         pass

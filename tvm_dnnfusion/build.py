@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,21 +122,33 @@ def _executor(executor: str, mod: tvm.IRModule) -> str:
     return executor if executor != "auto" else "vm" if is_dynamic(mod) else "graph"
 
 
+def optimise_stock(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """``relay.optimize`` at level 3, in the caller's pass configuration: what ``relay.build`` lowers."""
+    with _quiet(), tvm.transform.PassContext(opt_level=3, config=_inherited()):
+        return relay.optimize(mod, target)[0]
+
+
 def _built(
     mod: tvm.IRModule, target: tvm.target.Target, executor: str, seconds: dict[str, float], trace: Trace
 ) -> BuildResult:
-    os.environ.setdefault("TOPHUB_LOCATION", "NONE")  # or AutoTVM downloads records, and fails offline for ARM
+    count = count_kernels(optimise_stock(mod, target))
     start = time.perf_counter()
+    with _quiet(), tvm.transform.PassContext(opt_level=3, config=_inherited()):
+        compile_ = relay.vm.compile if executor == "vm" else relay.build
+        lib = compile_(mod, target)
+    seconds["build"] = time.perf_counter() - start
+    return BuildResult(lib, executor, target, mod, count, seconds, trace)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """AutoTVM offline, and without its warning for every operator that has no record."""
+    os.environ.setdefault("TOPHUB_LOCATION", "NONE")  # or records are downloaded, which fails offline for ARM
     silent, autotvm.GLOBAL_SCOPE.silent = autotvm.GLOBAL_SCOPE.silent, True
     try:
-        with tvm.transform.PassContext(opt_level=3, config=_inherited()):
-            optimised, _ = relay.optimize(mod, target)
-            compile_ = relay.vm.compile if executor == "vm" else relay.build
-            lib = compile_(mod, target)
+        yield
     finally:
         autotvm.GLOBAL_SCOPE.silent = silent
-    seconds["build"] = time.perf_counter() - start
-    return BuildResult(lib, executor, target, mod, count_kernels(optimised), seconds, trace)
 
 
 def _inherited() -> dict[str, Any]:

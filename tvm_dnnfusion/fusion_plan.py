@@ -9,6 +9,8 @@ limits, the absence of cycles and, in yellow cells, the profitability model allo
   candidate for later blocks, so that none is lost;
 * a refusal that growth may lift (arguments, recomputation, profit) is tried again once the block has
   grown. Hence the plan is maximal in this sense: no group can take in a neighbour that is alone;
+* a Many-to-Many block leaves the tail of another Many-to-Many operator to that one, see
+  :mod:`~tvm_dnnfusion.fusion_tail`, and takes in the end what nobody else took;
 * a producer that only the block reads and that leaves the block's type as it is joins right after its
   consumer: it would be stranded if the block reached its limits first.
 """
@@ -18,9 +20,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .ecg import ECG
-from .fusion_block import Block, GraphIndex, groupable
+from .fusion_block import MANY_TO_MANY, Block, GraphIndex, groupable
 from .fusion_legality import Limits, Objection, joining, too_wide, why_not
 from .fusion_table import Colour, impedance
+from .fusion_tail import tail_anchors
 from .mapping_type import MappingType
 from .plan import Group, Plan, Refusal
 from .profitability import Profitability
@@ -73,6 +76,9 @@ class _Planner:
         self.producers_first = producers_first
         self.index = GraphIndex(ecg)
         self.order = QuotientOrder(self.index.preds)
+        self.anchors = tail_anchors(ecg, self.index)
+        self.left: list[tuple[int, int]] = []
+        self.leave_tails = True
         self.blocks: dict[int, Block] = {}
         self.refused: dict[int, dict[int, _Refused]] = {}
 
@@ -80,6 +86,12 @@ class _Planner:
         for seed in self._seeds():
             if self._is_alone(seed):
                 self._grow(seed)
+        self.leave_tails = False
+        for name, node in self.left:
+            if self._is_alone(node):
+                block = self.blocks[self.order.owner[name]]
+                self._take(block, [node], (self.index.preds, self.index.succs))
+                self._retry(block)
         return self._plan()
 
     def _seeds(self) -> list[int]:
@@ -95,18 +107,22 @@ class _Planner:
     def _grow(self, seed: int) -> None:
         block = Block(self.index, seed)
         self.blocks[seed] = block
-        refused = self.refused[seed] = {}
+        self.refused[seed] = {}
         succs, preds = self.index.succs, self.index.preds
         first, second = (preds, succs) if self.producers_first else (succs, preds)
         self._take(block, list(reversed(first[seed])), (first,))
         self._take(block, [n for m in block.nodes for n in reversed(second[m])], (preds, succs))
-        size = 0
+        self._retry(block)
+
+    def _retry(self, block: Block) -> None:
+        """Try again what growth may have made possible, until the block stops growing."""
+        refused, size = self.refused[block.name], 0
         while len(block.nodes) > size:
             size = len(block.nodes)
             retry = [
                 n for n, refusal in refused.items() if refusal.objection.may_pass and refusal.size < size
             ]
-            self._take(block, retry, (preds, succs))
+            self._take(block, retry, (self.index.preds, self.index.succs))
 
     def _take(self, block: Block, stack: list[int], neighbours: tuple[list[list[int]], ...]) -> None:
         """Try the nodes on ``stack``, and then the neighbours of each that joined, depth first."""
@@ -135,7 +151,7 @@ class _Planner:
 
     def _try(self, block: Block, node: int) -> Objection | None:
         """Let ``node`` join ``block`` unless a rule objects."""
-        objection = too_wide(block, node, self.limits)
+        objection = too_wide(block, node, self.limits) or self._tail_objection(block, node)
         if objection is not None:
             return objection
         join = joining(block, node)
@@ -159,6 +175,16 @@ class _Planner:
         self.refused.pop(node, None)
         block.absorb(node, join.rank)
         return None
+
+    def _tail_objection(self, block: Block, node: int) -> Objection | None:
+        """Object to a producer that continues a Many-to-Many operator outside the block."""
+        anchor = self.anchors[node]
+        if not self.leave_tails or block.rank != MANY_TO_MANY or anchor in (-1, node):
+            return None
+        if self.order.owner[anchor] == block.name or block.reads_from(node):
+            return None
+        self.left.append((block.name, node))
+        return Objection(f"left to {self.ecg.nodes[anchor].op} (node {anchor}), whose tail it is", False)
 
     def _plan(self) -> Plan:
         blocks = sorted(self.blocks.values(), key=lambda block: self.order.position(block.name))
