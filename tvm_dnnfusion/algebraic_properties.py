@@ -10,8 +10,9 @@ _ASSOCIATIVE = frozenset({"add", "multiply", "maximum", "minimum"} | _BITWISE)
 _REDUCTIONS = {"sum", "prod", "mean", "max", "min", "any", "all"}
 _COMMUTATIVE = frozenset(_ASSOCIATIVE | _REDUCTIONS | {"equal", "not_equal"})
 
-# One operator of each pair that distributes: f(a + b) = f(a) + f(b) for linear operators, f(a * b) = f(a) * f(b)
-# for abs, sqrt, rsqrt, power and prod, max(a + c, b + c) = max(a, b) + c, "and" over "or" and the reverse.
+# One operator of each pair that distributes: f(a + b) = f(a) + f(b) for linear operators,
+# f(a * b) = f(a) * f(b) for abs, sqrt, rsqrt, power and prod, max(a + c, b + c) = max(a, b) + c,
+# "and" over "or" and the reverse.
 _LINEAR = {"negative", "multiply", "divide", "left_shift", "sum", "mean", "einsum"} | {
     f"nn.{name}"
     for name in (

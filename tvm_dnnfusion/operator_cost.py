@@ -256,9 +256,9 @@ _PER_INPUT: dict[str, int] = {
     "nn.fast_softmax": 5,
     "nn.log_softmax": 5,
     "qnn.softmax": 5,
-    "nn.layer_norm": 8,  # sum; minus mean, square, sum; times deviation, scale, shift; one for rounding
-    "nn.group_norm": 8,
-    "nn.instance_norm": 8,
+    "nn.layer_norm": 7,  # sum, minus mean, square, sum, times reciprocal deviation, times scale, plus shift
+    "nn.group_norm": 7,
+    "nn.instance_norm": 7,
 }
 
 _FREE = frozenset(

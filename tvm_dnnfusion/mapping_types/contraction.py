@@ -6,7 +6,7 @@ Also where the reduction happens to have one term: the type follows the loop nes
 from __future__ import annotations
 
 from .registry import Operand, mapping
-from .rules import MANY_TO_MANY, ONE_TO_MANY, SHUFFLE
+from .rules import MANY_TO_MANY, SHUFFLE
 
 mapping("nn.dense", MANY_TO_MANY, probe=[((2, 3), (4, 3))])
 mapping(
@@ -132,7 +132,7 @@ mapping(
     unprobed="it calls NNPACK, which is not part of ordinary builds",
 )
 mapping(
-    "nn.contrib_conv2d_gemm_weight_transform", SHUFFLE, probe=[((2, 2, 2, 3), {"tile_N": 4, "tile_K": 4})]
+    "nn.contrib_conv2d_gemm_weight_transform", SHUFFLE, probe=[((2, 2, 2, 5), {"tile_N": 4, "tile_K": 4})]
 )
 mapping(
     "nn.contrib_conv2d_gemm_without_weight_transform",
@@ -140,15 +140,22 @@ mapping(
     unprobed="only the AArch64 target has a schedule for it",
 )
 
-_BITS = Operand((1, 1, 3, 3), "int32", 0, 2)
-mapping(
-    "nn.bitpack", MANY_TO_MANY, ONE_TO_MANY, probe=[(Operand((1, 8), "int32", 0, 2), {"pack_type": "uint8"})]
-)
+mapping("nn.bitpack", MANY_TO_MANY, probe=[(Operand((1, 8), "uint8", 0, 2), {"pack_type": "uint8"})])
 mapping(
     "nn.bitserial_conv2d",
     MANY_TO_MANY,
-    unprobed="it is rewritten into other operators before code generation",
+    probe=[
+        (
+            Operand((1, 8, 3, 3), "uint8", 0, 2),
+            Operand((2, 8, 2, 2), "uint8", 0, 2),
+            {"kernel_size": (2, 2), "channels": 2, "pack_dtype": "uint8"},
+        )
+    ],
 )
 mapping(
-    "nn.bitserial_dense", MANY_TO_MANY, unprobed="it is rewritten into other operators before code generation"
+    "nn.bitserial_dense",
+    MANY_TO_MANY,
+    probe=[
+        (Operand((2, 8), "uint8", 0, 2), Operand((4, 8), "uint8", 0, 2), {"units": 4, "pack_dtype": "uint8"})
+    ],
 )

@@ -73,19 +73,23 @@ mapping(
     ],
 )
 
+mapping("add", by_broadcast, probe=[((2, 3), (2, 3)), ((2, 3), (3,)), ((), (2, 1)), ((1, 3), (3,))])
 for _op in [
-    "add",
     "divide",
     "maximum",
     "minimum",
-    "mod",
     "multiply",
     "power",
     "subtract",
     "floor_divide",
-    "floor_mod",
 ]:
-    mapping(_op, by_broadcast, probe=[((2, 3), (2, 3)), ((2, 3), (3,)), ((), (2, 1)), ((1, 3), (3,))])
+    mapping(_op, by_broadcast, probe=[((2, 3), (2, 3)), ((2, 3), (3,))])
+
+
+# Above the divisor also when that is perturbed: the remainder of a small number is the number.
+_DIVIDEND = Operand((2, 3), low=5, high=9)
+for _op in ["mod", "floor_mod"]:
+    mapping(_op, by_broadcast, probe=[(_DIVIDEND, (2, 3)), (_DIVIDEND, (3,))])
 
 for _op in ["greater", "greater_equal", "less", "less_equal"]:
     mapping(_op, by_broadcast, probe=[((2, 3), (2, 3)), ((2, 1), (1, 3))])
@@ -108,7 +112,8 @@ for _op in [
 ]:
     mapping(_op, by_broadcast, probe=[(_INT, _INT), (_INT, Operand((3,), "int32", 1, 4))])
 
-mapping("where", by_broadcast, probe=[(_BOOL, (2, 3), (2, 3)), (Operand((2, 1), "bool"), (3,), ())])
+_CHOICE = Operand((4, 1), "bool", values=(1, 1, 0, 0))
+mapping("where", by_broadcast, probe=[(_BOOL, (2, 3), (2, 3)), (_CHOICE, (3,), (3,))])
 mapping("nn.bias_add", by_broadcast, probe=[((2, 3, 2), (3,)), ((1, 3), (3,))])
 mapping("nn.prelu", by_broadcast, probe=[(Operand((2, 3, 2), low=-0.9, high=-0.1), (3,))])
 

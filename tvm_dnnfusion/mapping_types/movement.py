@@ -103,9 +103,9 @@ mapping(
         (
             (4, 4),
             (2, 2),
-            Operand((2,), "int32", 0, 2),
-            Operand((2,), "int32", values=(4, 4), fixed=True),
-            Operand((2,), "int32", values=(1, 1), fixed=True),
+            Operand((2,), "int32", values=(1, 1), perturbed=(2,)),
+            Operand((2,), "int32", values=(3, 3), perturbed=(2,)),
+            Operand((2,), "int32", values=(1, 1), perturbed=(2,)),
         )
     ],
 )

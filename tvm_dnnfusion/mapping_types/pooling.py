@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .registry import mapping
-from .rules import MANY_TO_MANY
+from .rules import MANY_TO_MANY, unread
 
 _SPATIAL = {1: (4,), 2: (3, 4), 3: (2, 3, 2)}
 
@@ -19,5 +19,6 @@ for _kind in ("avg", "max"):
     mapping(
         f"nn.{_kind}_pool2d_grad",
         MANY_TO_MANY,
+        MANY_TO_MANY if _kind == "max" else unread,
         probe=[((1, 1, 3, 3), (1, 1, 4, 4), {"pool_size": (2, 2), "strides": (1, 1), "padding": (0, 0)})],
     )

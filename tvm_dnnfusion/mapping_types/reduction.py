@@ -9,7 +9,7 @@ from .registry import Operand, mapping
 from .rules import MANY_TO_MANY, by_placement, unread
 
 for _op in ["sum", "mean", "prod", "max", "min", "argmax", "argmin"]:
-    mapping(_op, MANY_TO_MANY, probe=[((2, 3), {"axis": 1}), ((2, 2), {"axis": 0, "keepdims": True})])
+    mapping(_op, MANY_TO_MANY, probe=[((2, 3), {"axis": 1})])
 
 mapping("any", MANY_TO_MANY, probe=[(Operand((2, 3), "bool", 0, 1), {"axis": 1})])
 mapping("all", MANY_TO_MANY, probe=[(Operand((2, 3), "bool", 1, 2), {"axis": 1})])
@@ -23,7 +23,7 @@ mapping(
 )
 
 mapping("cumsum", MANY_TO_MANY, probe=[((2, 3), {"axis": 1})])
-mapping("cumprod", MANY_TO_MANY, probe=[((2, 3), {"axis": 1})])
+mapping("cumprod", MANY_TO_MANY, probe=[((2, 3), {"axis": 1, "exclusive": False})])
 mapping("dft", MANY_TO_MANY, probe=[((2, 4), (2, 4), {"inverse": False})])
 mapping("stft", MANY_TO_MANY, probe=[((1, 8), (4,), {"n_fft": 4, "hop_length": 2, "win_length": 4})])
 
