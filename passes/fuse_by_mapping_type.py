@@ -14,6 +14,7 @@ import tvm
 from tvm import relay
 
 from tvm_dnnfusion.ecg import ECG, Value
+from tvm_dnnfusion.fusion_join import join_small
 from tvm_dnnfusion.fusion_legality import Limits
 from tvm_dnnfusion.fusion_plan import plan_fusion
 from tvm_dnnfusion.fusion_verify import verify_plan
@@ -157,6 +158,8 @@ class FuseByMappingType:
         Bounds on a group.
     profitability
         Decides the yellow cells of Table 3; a function of the module's graphs alone.
+    join_bytes
+        Groups are joined past Table 3 while at most so many bytes pass between them; 0 keeps the paper's plan.
     verify
         Check each plan against the definition of legality (debugging).
     on_plan
@@ -166,6 +169,7 @@ class FuseByMappingType:
     limits: Limits = field(default_factory=Limits)
     profitability: Profitability = field(default_factory=StaticProfitability)
     verify: bool = False
+    join_bytes: int = 4096
     on_plan: Callable[[PlannedFunction], None] | None = None
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
@@ -181,6 +185,7 @@ class FuseByMappingType:
         plan = plan_fusion(graph.ecg, self.limits, self.profitability, producers_first=True)
         if self.verify:
             verify_plan(graph.ecg, plan, self.limits)
+        plan = join_small(graph.ecg, plan, self.limits, self.join_bytes)
         if self.on_plan is not None:
             self.on_plan(PlannedFunction(name, graph, plan))
         body = _Realiser(graph, plan).run(graph.order, function.body)

@@ -1,4 +1,4 @@
-"""Blocks with one complex operator: its TOPI schedule, its tail at its tile, the rest at the root.
+"""Blocks with a complex operator: its TOPI schedule, its tail at its tile, the rest at the root.
 
 TOPI schedules take the tensor they end in as ``outs[0]`` and ignore further outputs. So the schedule
 of the block's anchor (a convolution, a matmul, a pooling, a softmax) is built to end in the last
@@ -8,6 +8,7 @@ after it are then scheduled like any others. Anchors keep their AutoTVM tasks an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from tvm import te
@@ -18,7 +19,7 @@ from tvm_dnnfusion.block_lowering import LoweredBlock, LoweredOperator
 
 from .default import schedule_stages
 from .registry import block_schedule
-from .stage_graph import Stage, stage_graph, tensor_shape
+from .stage_graph import Stage, extents, stage_graph, tensor_shape
 
 _INLINE = 2  # AttachType::kInline of tvm/te/schedule.h
 _ANCHOR_PATTERNS = (OpPattern.OUT_ELEMWISE_FUSABLE, OpPattern.OPAQUE)
@@ -32,11 +33,18 @@ def _is_anchor(operator: LoweredOperator) -> bool:
 
 
 def find_anchor(block: LoweredBlock) -> LoweredOperator | None:
-    """The only complex operator of the block, if it has exactly one, with one output."""
-    anchors = [o for o in block.operators if _is_anchor(o)]
-    if len(anchors) != 1 or len(anchors[0].outputs) != 1:
-        return None
-    return anchors[0]
+    """The complex operator of the block with most work, if there is one; its output must be a single tensor."""
+    anchors = [o for o in block.operators if _is_anchor(o) and len(o.outputs) == 1]
+    return max(anchors, key=_work, default=None)
+
+
+def _work(operator: LoweredOperator) -> int:
+    """Most evaluations of a body among the operator's own stages."""
+    return max(math.prod(extents([*op.axis, *op.reduce_axis])) for op in operator.stages() if _is_compute(op))
+
+
+def _is_compute(op: te.Operation) -> bool:
+    return isinstance(op, te.ComputeOp)
 
 
 def tail_of(

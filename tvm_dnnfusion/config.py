@@ -28,6 +28,9 @@ class Options:
         Operators per block.
     max_arguments
         Parameters of a kernel; None takes the target's limit, 128 where it has none.
+    join_bytes
+        Groups are joined past the paper's Table 3 while at most so many bytes pass between them, a tenth of
+        an L1 cache; 0 keeps the paper's plan.
     alter_layout
         Whether convolutions and dense layers get the layout their kernels favour before grouping. Ansor
         chooses layouts of its own: switch it off for modules that it will tune.
@@ -43,6 +46,7 @@ class Options:
     database: Path | None = None
     max_operators: int = 128
     max_arguments: int | None = None
+    join_bytes: int = 4096
     alter_layout: bool = True
     verify: bool = dataclasses.field(default_factory=lambda: bool(os.environ.get("TVM_DNNFUSION_VERIFY")))
     dump: Path | None = dataclasses.field(default_factory=lambda: _dump_from_environment())

@@ -57,7 +57,11 @@ def profitability_of(target: tvm.target.Target, options: Options) -> Profitabili
 def phases(target: tvm.target.Target, options: Options, trace: Trace) -> list[Phase]:
     """Named phases in order."""
     fuse = FuseByMappingType(
-        limits_of(target, options), profitability_of(target, options), options.verify, trace.plans.append
+        limits=limits_of(target, options),
+        profitability=profitability_of(target, options),
+        join_bytes=options.join_bytes,
+        verify=options.verify,
+        on_plan=trace.plans.append,
     )
     chosen: list[Phase] = [("canonicalise", Canonicalize())]
     if options.alter_layout:
