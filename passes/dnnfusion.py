@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tvm
 from tvm import relay
+from tvm_dnnfusion.passes.alter_layout import as_target
 
 from tvm_dnnfusion.config import Options
-from tvm_dnnfusion.passes.alter_layout import as_target
 from tvm_dnnfusion.pipeline import Trace, run_pipeline
 
 logger = logging.getLogger("tvm_dnnfusion")
@@ -55,6 +56,10 @@ class DNNFusion:
         self.params = dict(params or {})
         self.options = options or Options()
         self.trace = Trace()
+
+    if TYPE_CHECKING:  # module_pass makes it a tvm.transform.Pass
+
+        def __call__(self, mod: tvm.IRModule) -> tvm.IRModule: ...
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its groups sealed; types inferred."""

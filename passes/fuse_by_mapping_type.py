@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import tvm
 from tvm import relay
+from tvm_dnnfusion.passes.graph_rebuilder import GraphRebuilder
+from tvm_dnnfusion.passes.graph_rewriter import is_sealed, key_of
 
 from tvm_dnnfusion.ecg import ECG, Value
 from tvm_dnnfusion.fusion_join import join_small
 from tvm_dnnfusion.fusion_legality import Limits
 from tvm_dnnfusion.fusion_plan import plan_fusion
 from tvm_dnnfusion.fusion_verify import verify_plan
-from tvm_dnnfusion.passes.graph_rebuilder import GraphRebuilder
-from tvm_dnnfusion.passes.graph_rewriter import is_sealed, key_of
 from tvm_dnnfusion.plan import Group, Plan
 from tvm_dnnfusion.profitability import Profitability, StaticProfitability
 from tvm_dnnfusion.relay_to_ecg import RelayECG, build_ecg
@@ -75,7 +75,7 @@ class _Realiser(GraphRebuilder):
         return relay.Tuple([self._value(v) for v in values])
 
     def _value(self, value: Value) -> relay.Expr:
-        """The rebuilt expression of one value of a group; a placeholder that nobody reads if it stays inside."""
+        """The rebuilt form of one value of a group; a placeholder that nobody reads if it stays inside."""
         group = self.group_of[key_of(self.graph.exprs[value.node])]
         if group not in self.results:
             self.results[group] = self._call(group)
@@ -86,7 +86,8 @@ class _Realiser(GraphRebuilder):
         members = set(group.nodes)
         external = _external_values(self.ecg, group, members)
         inner: dict[Value, relay.Expr] = {}
-        params, args = [], []
+        params: list[relay.Var] = []
+        args: list[relay.Expr] = []
         for value in external:
             expr = self.graph.exprs[value.node]
             if isinstance(expr, relay.Constant) and not expr.data.shape:
@@ -159,7 +160,8 @@ class FuseByMappingType:
     profitability
         Decides the yellow cells of Table 3; a function of the module's graphs alone.
     join_bytes
-        Groups are joined past Table 3 while at most so many bytes pass between them; 0 keeps the paper's plan.
+        Groups are joined past Table 3 while at most so many bytes pass between them; 0 keeps the
+        paper's plan.
     verify
         Check each plan against the definition of legality (debugging).
     on_plan

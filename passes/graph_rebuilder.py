@@ -1,11 +1,10 @@
-"""Rebuilding a graph when some nodes are replaced together, and so need other things first than their operands."""
+"""Rebuilding a graph when nodes are replaced together, and so need other things first than their operands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tvm import relay
-
 from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, Visit, key_of
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import tvm
 from tvm import relay
-
-from tvm_dnnfusion.block_body import decode_body, encode_body
-from tvm_dnnfusion.block_operator import MAX_BLOCK_INPUTS, block_text, is_block, make_block
 from tvm_dnnfusion.passes.fuse_by_mapping_type import MAPPING_TYPE
 from tvm_dnnfusion.passes.graph_rebuilder import GraphRebuilder
 from tvm_dnnfusion.passes.graph_rewriter import is_sealed, key_of, visit_order
+
+from tvm_dnnfusion.block_body import decode_body, encode_body
+from tvm_dnnfusion.block_operator import MAX_BLOCK_INPUTS, block_text, is_block, make_block
 
 
 def is_group(expr: relay.Expr) -> bool:

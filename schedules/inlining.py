@@ -57,7 +57,7 @@ def _can_inline(stage: Stage, pinned: Collection[te.Operation]) -> bool:
 
 
 def _expression_costs(stages: Mapping[te.Operation, Stage]) -> dict[te.Operation, float]:
-    """Cost of one element with all that is injective above it inlined, starting anew where it grew too large."""
+    """Cost of one element, all injective stages above it inlined; starts anew where it grew too large."""
     weight: dict[te.Operation, float] = {}
     for op, stage in stages.items():
         weight[op] = stage.cost

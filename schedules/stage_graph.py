@@ -23,11 +23,13 @@ class Stage:
     op
         The TE operation.
     reads
-        Per producer operation, the number of different index tuples at which one element of this stage reads it.
+        Per producer operation, the number of different index tuples at which one element of this
+        stage reads it.
     cost
         Arithmetic per evaluation, in additions.
     evaluations
-        How often the body is evaluated when the stage has a buffer of its own: elements times reduction extents.
+        How often the body is evaluated when the stage has a buffer of its own: elements times
+        reduction extents.
     consumers
         Stages that read this one.
     """
@@ -98,7 +100,9 @@ class _BodyReader:
 
 def _call_cost(call: tir.Call) -> float:
     name = getattr(call.op, "name", "")
-    return 1.0 if name in ("tir.if_then_else", "tir.likely", "tir.fabs", "tir.reinterpret") else _INTRINSIC_COST
+    return (
+        1.0 if name in ("tir.if_then_else", "tir.likely", "tir.fabs", "tir.reinterpret") else _INTRINSIC_COST
+    )
 
 
 def _make_stage(op: te.Operation) -> Stage:

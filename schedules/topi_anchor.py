@@ -33,7 +33,7 @@ def _is_anchor(operator: LoweredOperator) -> bool:
 
 
 def find_anchor(block: LoweredBlock) -> LoweredOperator | None:
-    """The complex operator of the block with most work, if there is one; its output must be a single tensor."""
+    """The complex operator of the block with most work, if there is one; it must have a single output."""
     anchors = [o for o in block.operators if _is_anchor(o) and len(o.outputs) == 1]
     return max(anchors, key=_work, default=None)
 
@@ -50,7 +50,7 @@ def _is_compute(op: te.Operation) -> bool:
 def tail_of(
     anchor: te.Tensor, stages: dict[te.Operation, Stage], outputs: Collection[te.Operation]
 ) -> list[te.Operation]:
-    """Injective stages after the anchor that keep its shape and end in one value; in order, without the anchor.
+    """Injective stages after the anchor that keep its shape and end in one value; in order, anchor left out.
 
     All of them but the last are read only by one another, so they can live at the anchor's tile.
     """

@@ -96,4 +96,3 @@ def _decode(text: str) -> tvm.ir.Attrs:
 def decode_attributes(plain: list[Any]) -> tvm.ir.Attrs:
     """The attributes that :func:`encode_attributes` wrote."""
     return _decode(json.dumps(plain))
-

@@ -70,7 +70,9 @@ class _Encoder:
         for expr in post_order(self.function.body):
             self._visit(expr)
         outputs = self.names[self.function.body]
-        inputs = [[[int(d) for d in p.checked_type.shape], p.checked_type.dtype] for p in self.function.params]
+        inputs = [
+            [[int(d) for d in p.checked_type.shape], p.checked_type.dtype] for p in self.function.params
+        ]
         body = {
             "inputs": inputs,
             "operators": self.operators,
@@ -88,7 +90,9 @@ class _Encoder:
             self.operators.append(entry)
         elif isinstance(expr, relay.Constant):
             if expr.data.shape:
-                raise BlockError("a block's body holds a tensor constant; tensor constants are passed as inputs")
+                raise BlockError(
+                    "a block's body holds a tensor constant; tensor constants are passed as inputs"
+                )
             self.names[expr] = encode_scalar(expr)
         elif isinstance(expr, relay.Tuple):
             self.names[expr] = [self.names[f] for f in expr.fields]
@@ -96,7 +100,9 @@ class _Encoder:
             owner = self.names[expr.tuple_value]
             self.names[expr] = owner[expr.index] if isinstance(owner, list) else f"{owner}.{expr.index}"
         elif expr not in self.names and not isinstance(expr, tvm.ir.Op):
-            raise BlockError(f"a block's body holds a {type(expr).__name__}; only operator calls are accepted")
+            raise BlockError(
+                f"a block's body holds a {type(expr).__name__}; only operator calls are accepted"
+            )
 
 
 def encode_body(function: relay.Function) -> str:

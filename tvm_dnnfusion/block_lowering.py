@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import relay, te
-from tvm.relay.backend.te_compiler import get_shape, get_valid_implementations, lower_call
 from tvm.auto_scheduler import is_auto_scheduler_enabled
+from tvm.relay.backend.te_compiler import get_shape, get_valid_implementations, lower_call
 
 from .block_body import Body
 from .errors import BlockError
@@ -125,7 +125,7 @@ def _scalar(constant: relay.Constant) -> te.Tensor:
 def _lower_without_extern(
     call: relay.Call, inputs: list[te.Tensor], target: tvm.target.Target
 ) -> tuple[relay.op.OpImplementation, list[te.Tensor]]:
-    """Highest-priority implementation that Ansor can search: extern stages (x86's concatenate) are closed to it."""
+    """Highest-priority implementation that Ansor can search: it cannot see into extern stages."""
     fields = getattr(call.checked_type, "fields", None)
     types = [relay.TensorType(get_shape(t.shape), t.dtype) for t in (fields or [call.checked_type])]
     out_type = types[0] if fields is None else relay.TupleType(types)

@@ -33,7 +33,9 @@ def block_text(call: relay.Call) -> str:
     return str(call.attrs["body"])
 
 
-def make_block(text: str, args: list[relay.Expr], mapping_type: str, span: relay.Span | None = None) -> relay.Call:
+def make_block(
+    text: str, args: list[relay.Expr], mapping_type: str, span: relay.Span | None = None
+) -> relay.Call:
     """A block call.
 
     Parameters

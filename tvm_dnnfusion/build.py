@@ -112,8 +112,10 @@ def build(
 def build_stock(
     mod: tvm.IRModule, target: str | tvm.target.Target, params: Params | None = None, executor: str = "auto"
 ) -> BuildResult:
-    """Build with stock ``relay.build`` at optimisation level 3, to compare with; as :func:`build` otherwise."""
-    return _built(bind_params(mod, params or {}), tvm.target.Target(target), _executor(executor, mod), {}, Trace())
+    """Build with stock ``relay.build`` at optimisation level 3; as :func:`build` otherwise."""
+    return _built(
+        bind_params(mod, params or {}), tvm.target.Target(target), _executor(executor, mod), {}, Trace()
+    )
 
 
 def _executor(executor: str, mod: tvm.IRModule) -> str:

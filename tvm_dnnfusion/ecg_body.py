@@ -11,7 +11,7 @@ from .errors import BlockError
 
 
 def operator_attributes(attributes: list[Any] | None, tuples: Sequence[int]) -> str:
-    """Text of ``Node.attributes``: an operator's attributes, and per argument the length of a tuple (0: a tensor)."""
+    """Text of ``Node.attributes``: attributes, and per argument the length of a tuple (0: a tensor)."""
     return json.dumps([attributes, list(tuples)], separators=(",", ":"))
 
 
@@ -52,9 +52,8 @@ def _operator(ecg: ECG, node: Node, members: dict[int, int], external: dict[Valu
         if value.node not in members:
             external.setdefault(value, f"x{len(external)}")
         names.append(external.get(value) or _name(ecg, value, members))
-    operands, rest = [], iter(names)
-    for length in tuples:
-        operands.append([next(rest) for _ in range(length)] if length else next(rest))
+    rest = iter(names)
+    operands = [[next(rest) for _ in range(length)] if length else next(rest) for length in tuples]
     return [node.op, operands, *([attributes] if attributes is not None else [])]
 
 

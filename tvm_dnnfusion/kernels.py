@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import tvm
 from tvm import relay
 
-from .block_operator import block_text, is_block
 from .block_body import decode_body
+from .block_operator import block_text, is_block
 from .passes.graph_rewriter import key_of, visit_order
 from .relay_to_ecg import tensor_infos
 
@@ -47,7 +47,11 @@ def count_kernels(mod: tvm.IRModule) -> KernelCount:
         returned = _returned(function.body)
         for visit in visit_order(function.body):
             call = visit.expr
-            if isinstance(call, relay.Call) and isinstance(call.op, relay.Function) and _is_primitive(call.op):
+            if (
+                isinstance(call, relay.Call)
+                and isinstance(call.op, relay.Function)
+                and _is_primitive(call.op)
+            ):
                 operators.append(operator_names(call.op))
                 labels.append(str(call.op.attrs["hash"]) if "hash" in call.op.attrs else "")
                 if key_of(call) not in returned:

@@ -73,7 +73,9 @@ def measured_profitability(target: tvm.target.Target, database: Path) -> Measure
         The file is not a database of latencies.
     """
     if target.kind.name != "llvm" or "mtriple" in target.attrs:
-        raise MeasureError(f"blocks for {target} cannot be measured on this machine; accepted is its own llvm")
+        raise MeasureError(
+            f"blocks for {target} cannot be measured on this machine; accepted is its own llvm"
+        )
 
     def measure(ecg: ECG, nodes: tuple[int, ...]) -> float:
         text, external = body_of_nodes(ecg, nodes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from .passes.fuse_by_mapping_type import FuseByMappingType, PlannedFunction
 from .passes.seal_blocks import SealBlocks
 from .profitability import Profitability, StaticProfitability
 
-Phase = tuple[str, Callable[[tvm.IRModule], tvm.IRModule]]
+Phase = tuple[str, tvm.transform.Pass]
 
 
 @dataclass
@@ -69,7 +68,9 @@ def phases(target: tvm.target.Target, options: Options, trace: Trace) -> list[Ph
     return [*chosen, ("plan", fuse), ("seal", SealBlocks())]
 
 
-def run_pipeline(mod: tvm.IRModule, target: tvm.target.Target, options: Options) -> tuple[tvm.IRModule, Trace]:
+def run_pipeline(
+    mod: tvm.IRModule, target: tvm.target.Target, options: Options
+) -> tuple[tvm.IRModule, Trace]:
     """Run every phase on a module whose parameters are bound.
 
     Returns

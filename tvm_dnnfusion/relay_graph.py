@@ -8,7 +8,7 @@ from tvm import relay
 
 
 def operands(expr: relay.Expr) -> list[relay.Expr]:
-    """The expressions that ``expr`` reads as data: a call's arguments, a tuple's fields, a projection's tuple."""
+    """What ``expr`` reads as data: a call's arguments, a tuple's fields, a projection's tuple."""
     if isinstance(expr, relay.Call):
         return list(expr.args)
     if isinstance(expr, relay.Tuple):

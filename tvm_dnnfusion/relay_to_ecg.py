@@ -158,7 +158,9 @@ class _Builder:
             entry_type=entry_type(name, call.attrs, ins, outs or ()),
             flops=flops(name, call.attrs, ins, outs or ()),
             properties=properties(name),
-            attributes=operator_attributes(encode_attributes(call.attrs), [_tuple_length(a) for a in call.args]),
+            attributes=operator_attributes(
+                encode_attributes(call.attrs), [_tuple_length(a) for a in call.args]
+            ),
         )
 
     def _opaque(self, expr: relay.Expr, name: str, reason: str) -> None:

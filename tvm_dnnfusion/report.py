@@ -153,7 +153,9 @@ class Report:
                     found.add(node)
         found |= {o["node"] for o in self.opaque if name in (str(o["node"]), o["op"])}
         if not found:
-            raise OptionError(f"no operator {name!r}; give a node id, an operator name or a source node's name")
+            raise OptionError(
+                f"no operator {name!r}; give a node id, an operator name or a source node's name"
+            )
         return found
 
 
