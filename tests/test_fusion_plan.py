@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
+
 from tvm_dnnfusion.ecg import ECG, Node, TensorInfo, Value
 from tvm_dnnfusion.fusion_legality import Limits
 from tvm_dnnfusion.fusion_plan import plan_fusion
@@ -218,6 +220,30 @@ def test_plan_residual_around_refused_operator_closes_no_cycle() -> None:
     plan = planned(g.finish())
     assert groups(plan) == {(add, first), (second, last)}
     assert "lies between them" in reasons(plan)[add, last]
+
+
+def conv_transpose_conv_relu() -> ECG:
+    """The relu is the smallest One-to-One operator, so the second convolution's block grows first."""
+    g = Graph()
+    first = g.op("conv", M2M, g.leaf())
+    second = g.op("conv", M2M, g.op("transpose", SHUFFLE, first))
+    return g.finish(g.op("relu", O2O, second, shape=(2, 2)))
+
+
+@pytest.mark.parametrize("producers_first", [False, True])
+def test_plan_leaves_a_tail_to_its_operator(producers_first: bool) -> None:
+    plan = planned(conv_transpose_conv_relu(), producers_first=producers_first)
+    assert groups(plan) == {(1, 2), (3, 4)}
+
+
+def test_plan_takes_a_tail_that_its_operator_refused() -> None:
+    class NotBehindTheFirst:
+        def profitable(self, ecg: ECG, block: tuple[int, ...], candidate: int) -> Verdict:
+            return Verdict(1 not in (*block, candidate), "slow")
+
+    plan = planned(conv_transpose_conv_relu(), profitability=NotBehindTheFirst())
+    assert groups(plan) == {(1,), (2, 3, 4)}
+    assert reasons(plan) == {(1, 2): "Many-to-Many followed by Many-to-Many is never fused (Table 3)"}
 
 
 def test_plan_takes_both_sides_of_a_diamond() -> None:
