@@ -64,8 +64,11 @@ def parse_target(text: str | None) -> Target:
     """
     if text is None:
         return host_target()
-    # Before TVM reads the rest: it warns about missing GPUs while it does.
-    _check_kind(text.split()[0] if text.strip() else "", text)
+    # Before TVM reads it: while it does, it complains on the error output of missing GPUs and unknown CPUs.
+    kind = text.split()[0] if text.strip() else ""
+    _check_kind(kind, text)
+    if kind == "llvm":
+        _check_llvm(text, _attribute("mtriple", text), _attribute("mcpu", text))
     try:
         target = Target(text)
     except (ValueError, TypeError, tvm.error.TVMError) as error:
@@ -77,7 +80,7 @@ def parse_target(text: str | None) -> Target:
         host = target.host or host_target()
         target = Target(target, host)
     if host.kind.name == "llvm":
-        _check_llvm(host)
+        _check_llvm(text, str(host.attrs.get("mtriple", "")), str(host.attrs.get("mcpu", "")))
     return target
 
 
@@ -110,18 +113,23 @@ def _reason(error: Exception) -> str:
     return line.removeprefix("ValueError: ").split(" Target creation from string failed")[0].rstrip(".")
 
 
-def _check_llvm(target: Target) -> None:
-    """Refuse an architecture or CPU that LLVM does not know."""
-    triple = str(target.attrs.get("mtriple", "")) or codegen.llvm_get_system_triple()
+def _attribute(name: str, text: str) -> str:
+    """Find an attribute's value in a target string; empty if it is not there."""
+    found = re.search(rf"-{name}=([^\s'\"]+)", text)
+    return found.group(1) if found else ""
+
+
+def _check_llvm(text: str, triple: str, cpu: str) -> None:
+    """Refuse an architecture or CPU that LLVM does not know; empty means the host's and none."""
+    triple = triple or codegen.llvm_get_system_triple()
     architecture = triple.split("-")[0]
     known = [str(name) for name in codegen.llvm_get_targets()]
     if architecture not in known and not any(
         name in known and pattern.fullmatch(architecture) for name, pattern in ALIASES.items()
     ):
         raise TargetError(
-            f"target '{target}': LLVM has no architecture '{architecture}', only {', '.join(known)}"
+            f"target '{text}': LLVM has no architecture '{architecture}', only {', '.join(known)}"
         )
-    cpu = str(target.attrs.get("mcpu", ""))
     if not cpu:
         return
     # Asked without the CPU: LLVM complains on the error output about one that it does not know.
@@ -129,5 +137,5 @@ def _check_llvm(target: Target) -> None:
     cpus = sorted(str(name) for name in codegen.llvm_get_cpu_archlist(bare))
     if cpu not in cpus:
         raise TargetError(
-            f"target '{target}': LLVM has no CPU '{cpu}' for {architecture}, only {', '.join(cpus)}"
+            f"target '{text}': LLVM has no CPU '{cpu}' for {architecture}, only {', '.join(cpus)}"
         )

@@ -12,6 +12,7 @@ from tvm_dnnfusion.bench import BenchResult, bench_model
 from tvm_dnnfusion.bench_peers import OURS, PEERS, Workload, find_peer
 from tvm_dnnfusion.cli import arguments
 from tvm_dnnfusion.cli.model_file import load_model
+from tvm_dnnfusion.runner import device_of
 from tvm_dnnfusion.target import parse_target
 from tvm_dnnfusion.tensor_spec import random_arrays
 from tvm_dnnfusion.threads import configure_threads
@@ -60,6 +61,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Time every model of ``args.models``; text appears model by model, JSON at the end."""
     target = parse_target(args.target)
+    device_of(target)  # before minutes of compiling for a device that is not there
     shapes = arguments.shapes_by_name(args.shape)
     for name in args.against or ():
         find_peer(name)

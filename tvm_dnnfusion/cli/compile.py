@@ -13,7 +13,7 @@ from typing import Any
 import tvm
 
 from tvm_dnnfusion.artifact import kernel_names, output_directory, save
-from tvm_dnnfusion.build import BuildResult, build
+from tvm_dnnfusion.build import EXECUTORS, BuildResult, build
 from tvm_dnnfusion.cli import arguments
 from tvm_dnnfusion.cli.model_file import Model, load_model
 from tvm_dnnfusion.target import parse_target
@@ -59,9 +59,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--executor",
-        choices=["graph", "vm"],
-        default="graph",
-        help="runtime to compile for (default: graph; models with dynamic shapes always get vm)",
+        choices=EXECUTORS,
+        default="auto",
+        help="runtime to compile for (default: graph, or vm for models with dynamic shapes or control flow)",
     )
     parser.add_argument("--cc", metavar="COMPILER", help="C++ compiler that links for the target")
     arguments.add_verbose(parser)
@@ -92,7 +92,7 @@ def _manifest(model: Model, result: BuildResult, args: argparse.Namespace) -> di
         "model": {"file": model.path.name, "sha256": _sha256(model.path)},
         "inputs": [spec.to_json() for spec in model.inputs],
         "outputs": [spec.to_json() for spec in model.outputs],
-        "blocks": result.report.to_json()["blocks"],
+        "blocks": {kernel: list(operators) for kernel, operators in result.kernel_blocks().items()},
         "options": {"executor": args.executor, "shapes": dict(args.shape), "logs": args.log},
         "seconds": {"import": model.import_seconds, **result.seconds},
         "versions": {

@@ -15,7 +15,7 @@ EXAMPLES = """\
 examples:
   tvm-dnnfusion explain mobilenet.onnx
   tvm-dnnfusion explain bert.onnx --json > report.json
-  tvm-dnnfusion explain bert.onnx --edge op12,op13
+  tvm-dnnfusion explain resnet50.onnx --edge /layer1/Conv,/layer1/Relu
 """
 
 
@@ -42,7 +42,10 @@ def add_parser(commands: Any) -> None:
     arguments.add_target(parser)
     arguments.add_shape(parser)
     parser.add_argument(
-        "--edge", metavar="A,B", type=edge, help="explain only why operator A is or is not fused into B"
+        "--edge",
+        metavar="A,B",
+        type=edge,
+        help="explain only whether A is fused into B and why; each a node id, an operator or an ONNX node",
     )
     arguments.add_output_options(parser)
     parser.set_defaults(run=run)

@@ -21,7 +21,7 @@ from tvm_dnnfusion.build import build
 from tvm_dnnfusion.cli import arguments
 from tvm_dnnfusion.cli.model_file import load_model
 from tvm_dnnfusion.errors import ImportModelError, OptionError, OutputError
-from tvm_dnnfusion.runner import Runner, runner_of
+from tvm_dnnfusion.runner import Runner, device_of, runner_of
 from tvm_dnnfusion.target import parse_target
 from tvm_dnnfusion.tensor_spec import TensorSpec, check_arrays, format_shape, random_arrays
 from tvm_dnnfusion.threads import configure_threads
@@ -91,6 +91,7 @@ def _load(args: argparse.Namespace) -> tuple[Runner, list[TensorSpec], list[Tens
         compiled = artifact.load(args.model)
         return compiled.runner(), compiled.inputs, compiled.outputs
     target = parse_target(args.target)
+    device_of(target)  # before minutes of compiling for a device that is not there
     model = load_model(args.model, arguments.shapes_by_name(args.shape))
     result = build(model.mod, target, params=model.params)
     if args.verbose:
