@@ -15,7 +15,8 @@ from tvm_dnnfusion.ecg import TensorInfo
 from tvm_dnnfusion.errors import RegistrationError
 from tvm_dnnfusion.layout_axes import keeps_order
 from tvm_dnnfusion.mapping import entry_type, operand_types, operator_type, why_opaque
-from tvm_dnnfusion.mapping_probe import make_call, observe
+from tvm_dnnfusion.mapping_observe import observe
+from tvm_dnnfusion.mapping_probe import make_call
 from tvm_dnnfusion.mapping_type import MappingType
 from tvm_dnnfusion.mapping_types import registry
 

@@ -44,6 +44,13 @@ class Operand:
     fixed: bool = False
 
 
+def integer_range(operand: Operand) -> tuple[int, int]:
+    """[low, high) of an integer operand; for bool both values unless the probe restricts them."""
+    if operand.dtype == "bool" and not float(operand.low).is_integer():
+        return 0, 2
+    return int(operand.low), int(operand.high)
+
+
 Probe = tuple[Any, ...]
 """Operands in order (an :class:`Operand`, a bare shape, or a list of these for a tuple argument),
 then optionally a dictionary of the Relay constructor's keyword arguments."""
