@@ -93,8 +93,7 @@ class _Realiser(GraphRebuilder):
             if isinstance(expr, relay.Constant) and not expr.data.shape:
                 inner[value] = expr
                 continue
-            info = self.ecg.nodes[value.node].outputs[value.index]
-            params.append(relay.var(f"p{len(params)}", shape=info.shape, dtype=info.dtype))
+            params.append(relay.Var(f"p{len(params)}", _type_of(expr, value)))
             args.append(self._argument(value))
             inner[value] = params[-1]
         for number in group.nodes:
@@ -128,6 +127,12 @@ class _Realiser(GraphRebuilder):
         for value in self.graph.values[key_of(call)]:
             is_tuple = isinstance(call.checked_type, relay.TupleType)
             inner[value] = relay.TupleGetItem(copy, value.index) if is_tuple else copy
+
+
+def _type_of(expr: relay.Expr, value: Value) -> relay.Type:
+    """Type of one value, extents in the integer type that they have: int64 ones do not unify with int32."""
+    type_ = expr.checked_type
+    return type_.fields[value.index] if isinstance(type_, relay.TupleType) else type_
 
 
 def _external_values(ecg: ECG, group: Group, members: set[int]) -> list[Value]:

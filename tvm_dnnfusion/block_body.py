@@ -60,6 +60,20 @@ def _decode_scalar(text: str) -> relay.Constant:
     return relay.Constant(tvm.nd.array(array.astype(dtype)))
 
 
+def _encode_type(type_: relay.TensorType) -> list[Any]:
+    """Shape and dtype; an extent of another integer type than int32 as extent and type, for types to unify."""
+    shape = [int(d) if d.dtype == "int32" else [int(d), d.dtype] for d in type_.shape]
+    return [shape, type_.dtype]
+
+
+def _decode_type(plain: list[Any]) -> relay.TensorType:
+    shape, dtype = plain
+    extents = [
+        tvm.tir.IntImm(d[1], d[0]) if isinstance(d, list) else tvm.tir.IntImm("int32", d) for d in shape
+    ]
+    return relay.TensorType(extents, dtype)
+
+
 class _Encoder:
     def __init__(self, function: relay.Function) -> None:
         self.function = function
@@ -70,9 +84,7 @@ class _Encoder:
         for expr in post_order(self.function.body):
             self._visit(expr)
         outputs = self.names[self.function.body]
-        inputs = [
-            [[int(d) for d in p.checked_type.shape], p.checked_type.dtype] for p in self.function.params
-        ]
+        inputs = [_encode_type(p.checked_type) for p in self.function.params]
         body = {
             "inputs": inputs,
             "operators": self.operators,
@@ -123,7 +135,7 @@ def encode_body(function: relay.Function) -> str:
 
 class _Decoder:
     def __init__(self, body: dict[str, Any]) -> None:
-        self.params = [relay.var(f"x{i}", shape=s, dtype=d) for i, (s, d) in enumerate(body["inputs"])]
+        self.params = [relay.Var(f"x{i}", _decode_type(t)) for i, t in enumerate(body["inputs"])]
         self.operators: list[relay.Expr] = []
         self.shared: dict[str, relay.Expr] = {}
         for name, operands, *rest in body["operators"]:

@@ -58,10 +58,15 @@ def make_block(
     return relay.Call(relay.op.get(f"{PREFIX}{len(args)}"), args, attrs, span=span)
 
 
+def _same_type(a: relay.TensorType, b: relay.TensorType) -> bool:
+    """Equal dtype and extents, whatever integer types the extents have: TVM mixes int32 and int64."""
+    return a.dtype == b.dtype and [int(d) for d in a.shape] == [int(d) for d in b.shape]
+
+
 def _type_relation(arg_types: list[relay.Type], attrs: tvm.ir.Attrs) -> relay.Type | None:
     function = decode_body(str(attrs["body"])).function
     for given, param in zip(arg_types, function.params, strict=False):
-        if isinstance(given, relay.TensorType) and not tvm.ir.structural_equal(given, param.checked_type):
+        if isinstance(given, relay.TensorType) and not _same_type(given, param.checked_type):
             raise BlockError(f"a block's input is {given}, but its body takes {param.checked_type}")
     return function.checked_type.ret_type
 
