@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,27 @@ def bench_model(workload: Workload, against: Sequence[str] = ("stock",), rounds:
     for name in against:
         find_peer(name)
     runners = {name: prepare(name, workload) for name in (OURS, *against)}
+    milliseconds = time_in_turns(runners, rounds)
+    ours = runners[OURS].outputs()
+    difference = {name: _difference(ours, runners[name].outputs()) for name in against}
+    return BenchResult(workload.name, workload.threads, milliseconds, difference)
+
+
+def time_in_turns(runners: Mapping[str, Runner], rounds: int) -> dict[str, list[float]]:
+    """Time runners whose inputs are set, interleaved.
+
+    Parameters
+    ----------
+    runners : mapping of str to Runner
+        By engine.
+    rounds : int
+        Turns of each engine.
+
+    Returns
+    -------
+    dict of str to list of float
+        Milliseconds of every timed run, by engine.
+    """
     counts = {name: _runs_per_turn(runner) for name, runner in runners.items()}
     milliseconds: dict[str, list[float]] = {name: [] for name in runners}
     names = list(runners)
@@ -98,9 +119,7 @@ def bench_model(workload: Workload, against: Sequence[str] = ("stock",), rounds:
         shift = round_number % len(names)
         for name in names[shift:] + names[:shift]:
             milliseconds[name] += _take_turn(runners[name], counts[name])
-    ours = runners[OURS].outputs()
-    difference = {name: _difference(ours, runners[name].outputs()) for name in against}
-    return BenchResult(workload.name, workload.threads, milliseconds, difference)
+    return milliseconds
 
 
 def _runs_per_turn(runner: Runner) -> int:
