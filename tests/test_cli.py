@@ -193,6 +193,15 @@ def test_run_reads_relay(suffix: str, cli: Cli, tmp_path: Path, rng: np.random.G
         np.testing.assert_allclose(outputs["output0"], expected, rtol=1e-4)
 
 
+def test_run_writes_outputs_of_any_name(tmp_path: Path) -> None:
+    arrays = {name: np.full((2,), i) for i, name in enumerate(["file", "/layer1/Relu:0", "allow_pickle"])}
+    run_command._write_npz(tmp_path / "out.npz", arrays)
+    read = run_command._read_npz(str(tmp_path / "out.npz"))
+    assert read.keys() == arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(read[name], array)
+
+
 def test_compile_replaces_its_own_folder_only(cli: Cli, model: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert cli("compile", model, "-o", tmp_path / "empty").code == 0

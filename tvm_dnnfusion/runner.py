@@ -56,6 +56,7 @@ class VMRunner:
         self._machine = VirtualMachine(executable, device)
         self._names = [str(name) for name in executable.get_function_params("main")]
         self._device = device
+        self._result: Any = None
 
     def set_inputs(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Copy the inputs to the device; all of them, as ``main`` takes them by position."""
@@ -64,12 +65,20 @@ class VMRunner:
 
     def run(self) -> None:
         """Run ``main`` and wait for the device."""
-        self._machine.invoke_stateful("main")
+        self._result = self._machine.invoke("main")
         self._device.sync()
 
     def outputs(self) -> list[np.ndarray]:
-        """Copy the outputs from the device."""
-        return [output.numpy() for output in self._machine.get_outputs()]
+        """Copy the outputs from the device, nested tuples flattened as the graph executor does."""
+        arrays: list[np.ndarray] = []
+        pending = [self._result]
+        while pending:
+            value = pending.pop()
+            if isinstance(value, tvm.nd.NDArray):
+                arrays.append(value.numpy())
+            else:
+                pending.extend(value[i] for i in reversed(range(len(value))))
+        return arrays
 
 
 def runner_of(compiled: Any, target: tvm.target.Target) -> Runner:

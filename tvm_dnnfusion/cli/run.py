@@ -136,11 +136,14 @@ def _check_writable(path: Path) -> None:
 
 
 def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name, all or nothing."""
+    """Write arrays by name, all or nothing, as ``numpy.savez`` does; that cannot take the name ``file``."""
     try:
         with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=f".{path.name}.") as folder:
             partial = Path(folder) / "outputs.npz"
-            np.savez(partial, **arrays)
+            with zipfile.ZipFile(partial, "w") as archive:
+                for name, array in arrays.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
             partial.replace(path)
     except OSError as error:
         raise OutputError(f"'{path}' cannot be written: {error.strerror or error}") from error
