@@ -130,16 +130,31 @@ def optimise_stock(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule
         return relay.optimize(mod, target)[0]
 
 
+@tvm.instrument.pass_instrument
+class _KernelRecorder:
+    """Counts the kernels of the module that a running build is about to lower."""
+
+    def __init__(self) -> None:
+        self.count: KernelCount | None = None
+
+    def run_after_pass(self, mod: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
+        """Take the module behind the last pass that both executors run on fused operators."""
+        if info.name == "LabelOps":
+            self.count = count_kernels(mod)
+
+
 def _built(
     mod: tvm.IRModule, target: tvm.target.Target, executor: str, seconds: dict[str, float], trace: Trace
 ) -> BuildResult:
-    count = count_kernels(optimise_stock(mod, target))
+    recorder = _KernelRecorder()
+    instruments = [*(tvm.transform.PassContext.current().instruments or ()), recorder]
+    compile_ = relay.vm.compile if executor == "vm" else relay.build
     start = time.perf_counter()
-    with _quiet(), tvm.transform.PassContext(opt_level=3, config=_inherited()):
-        compile_ = relay.vm.compile if executor == "vm" else relay.build
+    with _quiet(), tvm.transform.PassContext(opt_level=3, config=_inherited(), instruments=instruments):
         lib = compile_(mod, target)
     seconds["build"] = time.perf_counter() - start
-    return BuildResult(lib, executor, target, mod, count, seconds, trace)
+    assert recorder.count is not None, "no build goes without LabelOps"
+    return BuildResult(lib, executor, target, mod, recorder.count, seconds, trace)
 
 
 @contextmanager
