@@ -7,7 +7,7 @@ from anywhere. An operator that nobody declared is opaque.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import mapping_types as _builtin_declarations  # noqa: F401  (importing it fills the registry)
 from .ecg import TensorInfo
@@ -15,8 +15,10 @@ from .mapping_type import MappingType, most_complex
 from .mapping_types.registry import Declaration, Operand, declaration, declared, mapping, opaque
 
 __all__ = [
+    "Classification",
     "Declaration",
     "Operand",
+    "classify",
     "declaration",
     "declared",
     "entry_type",
@@ -69,6 +71,24 @@ def operand_types(
     return tuple(types)
 
 
+class Classification(NamedTuple):
+    """Mapping types of one operator call: per operand, of the operator, and of its largest operand."""
+
+    operands: tuple[MappingType, ...]
+    operator: MappingType
+    entry: MappingType
+
+
+def classify(
+    op: str, attrs: Any, in_types: Sequence[TensorInfo], out_types: Sequence[TensorInfo]
+) -> Classification:
+    """All that :func:`operand_types`, :func:`operator_type` and :func:`entry_type` say, looked up once."""
+    operands = operand_types(op, attrs, in_types, out_types)
+    if why_opaque(op) is not None:
+        return Classification(operands, MappingType.OPAQUE, MappingType.OPAQUE)
+    return Classification(operands, most_complex(operands), _entry(operands, in_types))
+
+
 def operator_type(
     op: str, attrs: Any, in_types: Sequence[TensorInfo], out_types: Sequence[TensorInfo]
 ) -> MappingType:
@@ -76,9 +96,7 @@ def operator_type(
 
     ``OPAQUE`` for an opaque operator, One-to-One for an operator without operands such as ``zeros``.
     """
-    if why_opaque(op) is not None:
-        return MappingType.OPAQUE
-    return most_complex(operand_types(op, attrs, in_types, out_types))
+    return classify(op, attrs, in_types, out_types).operator
 
 
 def entry_type(
@@ -92,14 +110,12 @@ def entry_type(
     reduction (layer norm of a single row: the scale is as large as the data). Otherwise the least complex
     does (a bias added to a single row). ``OPAQUE`` for an opaque operator.
     """
-    if why_opaque(op) is not None:
-        return MappingType.OPAQUE
+    return classify(op, attrs, in_types, out_types).entry
+
+
+def _entry(operands: tuple[MappingType, ...], in_types: Sequence[TensorInfo]) -> MappingType:
     largest = max((operand.size for operand in in_types), default=0)
-    types = [
-        mapping_type
-        for mapping_type, operand in zip(operand_types(op, attrs, in_types, out_types), in_types, strict=True)
-        if operand.size == largest
-    ]
+    types = [type_ for type_, operand in zip(operands, in_types, strict=True) if operand.size == largest]
     if MappingType.MANY_TO_MANY in types:
         return MappingType.MANY_TO_MANY
     return min(types, key=lambda t: t.complexity, default=MappingType.ONE_TO_ONE)

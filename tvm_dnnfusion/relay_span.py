@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tvm import relay
+import tvm
 
 
-def span_text(span: relay.Span | None) -> str:
+def span_text(span: tvm.ir.Span | tvm.ir.SequentialSpan | None) -> str:
     """Name of the source node that ``span`` points to; several are joined by ``+``; empty when unknown."""
     if span is None:
         return ""
-    parts = list(getattr(span, "spans", [])) or [span]
-    names = dict.fromkeys(p.source_name.name for p in parts if getattr(p, "source_name", None) is not None)
-    return "+".join(names)
+    parts = span.spans if isinstance(span, tvm.ir.SequentialSpan) else [span]
+    return "+".join(dict.fromkeys(p.source_name.name for p in parts))

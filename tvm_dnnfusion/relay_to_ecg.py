@@ -16,12 +16,13 @@ from .algebraic_properties import properties
 from .block_attributes import encode_attributes
 from .ecg import ECG, Node, TensorInfo, Value
 from .ecg_body import operator_attributes
-from .mapping import entry_type, operand_types, operator_type, why_opaque
+from .mapping import Classification, classify, why_opaque
 from .mapping_type import MappingType
 from .operator_cost import flops
 from .passes.graph_rewriter import CHILDREN, Visit, key_of, visit_order
 from .relay_span import span_text
 
+_NO_TYPES = Classification((), MappingType.OPAQUE, MappingType.OPAQUE)
 _FLOW = (relay.Call, relay.Tuple, relay.TupleGetItem)
 
 
@@ -65,12 +66,6 @@ def tensor_infos(type_: relay.Type) -> tuple[TensorInfo, ...] | None:
     return tuple(found)
 
 
-def _tuple_length(argument: relay.Expr) -> int:
-    """Fields of a tuple argument, 0 for a tensor."""
-    type_ = argument.checked_type
-    return len(type_.fields) if isinstance(type_, relay.TupleType) else 0
-
-
 def build_ecg(function: relay.Function) -> RelayECG:
     """The ECG of a typed function.
 
@@ -82,6 +77,19 @@ def build_ecg(function: relay.Function) -> RelayECG:
     return _Builder(function).run()
 
 
+class _Types:
+    """What an expression's type says, read from TVM once: every read of a field costs microseconds."""
+
+    def __init__(self, type_: relay.Type) -> None:
+        self.infos = tensor_infos(type_)
+        self.fields = len(type_.fields) if isinstance(type_, relay.TupleType) else 0
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """Static tensors, or nothing."""
+        return self.infos or ()
+
+
 class _Builder:
     def __init__(self, function: relay.Function) -> None:
         self.root = function.body
@@ -91,12 +99,16 @@ class _Builder:
         self.nodes: list[Node] = []
         self.exprs: list[relay.Expr] = []
         self.reasons: dict[int, str] = {}
+        self.types: dict[int, _Types] = {}
         self.values: dict[int, tuple[Value, ...]] = {}
+        self.names: dict[int, str] = {}
 
     def run(self) -> RelayECG:
         for visit in self.order:
-            if key_of(visit.expr) in self.own:
-                self._visit(visit)
+            key = key_of(visit.expr)
+            if key in self.own:
+                self.types[key] = _Types(visit.expr.checked_type)
+                self._visit(visit, key)
         ecg = ECG(tuple(self.nodes), self.values[key_of(self.root)])
         return RelayECG(ecg, tuple(self.exprs), self.reasons, tuple(self.order), self.values)
 
@@ -113,90 +125,81 @@ class _Builder:
                 stack.extend(self.children[key_of(expr)])
         return found
 
-    def _visit(self, visit: Visit) -> None:
-        expr = visit.expr
+    def _visit(self, visit: Visit, key: int) -> None:
+        expr, children = visit.expr, visit.children
         if isinstance(expr, relay.Tuple):
-            self.values[key_of(expr)] = tuple(v for f in expr.fields for v in self.values[key_of(f)])
-        elif isinstance(expr, relay.TupleGetItem) and self._is_flat(expr.tuple_value):
-            self.values[key_of(expr)] = (self.values[key_of(expr.tuple_value)][expr.index],)
+            self.values[key] = tuple(v for f in children for v in self.values[key_of(f)])
+        elif isinstance(expr, relay.TupleGetItem) and self._is_flat(key_of(children[0])):
+            self.values[key] = (self.values[key_of(children[0])][expr.index],)
         elif isinstance(expr, relay.Constant):
-            self._add(expr, "constant", "constant", tensor_infos(expr.checked_type) or ())
-        elif isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
-            self._operator(expr)
-        elif visit.children:
+            self._add(expr, "constant", "constant", ())
+        elif isinstance(expr, relay.Call) and isinstance(children[0], tvm.ir.Op):
+            self._operator(expr, self._name(children[0]), children[1:])
+        elif children:
             self._opaque(expr, type(expr).__name__.lower(), "control flow or a call of another function")
         else:
             name = expr.name_hint if isinstance(expr, (relay.Var, relay.GlobalVar)) else type(expr).__name__
-            self._add(expr, "source", name, tensor_infos(expr.checked_type) or ())
+            self._add(expr, "source", name, ())
 
-    def _is_flat(self, tuple_value: relay.Expr) -> bool:
+    def _is_flat(self, key: int) -> bool:
         """True when each field of a tuple is one value."""
-        fields = getattr(tuple_value.checked_type, "fields", ())
-        return len(self.values[key_of(tuple_value)]) == len(fields)
+        return len(self.values[key]) == self.types[key].fields
 
-    def _operator(self, call: relay.Call) -> None:
-        name = call.op.name
+    def _name(self, op: tvm.ir.Op) -> str:
+        key = key_of(op)
+        if key not in self.names:
+            self.names[key] = op.name
+        return self.names[key]
+
+    def _operator(self, call: relay.Call, name: str, args: list[relay.Expr]) -> None:
+        operands = [self.types[key_of(a)] for a in args]
+        outs = self.types[key_of(call)].infos
+        inputs = tuple(v for a in args for v in self.values[key_of(a)])
         reason = "a fused block already" if name.startswith("dnnfusion.block") else why_opaque(name)
-        outs = tensor_infos(call.checked_type)
-        operands = [tensor_infos(a.checked_type) for a in call.args]
-        if reason is None and (outs is None or None in operands):
+        if reason is None and (outs is None or any(o.infos is None for o in operands)):
             reason = "a shape is not static"
-        if reason is None and not call.args:
+        if reason is None and not args:
             reason = "no operand: nothing to fuse"
         if reason is not None:
-            self._opaque(call, name, reason)
+            self._opaque(call, name, reason, inputs)
             return
-        ins = [t for o in operands if o is not None for t in o]
-        types = operand_types(name, call.attrs, ins, outs or ())
-        self._add(
-            call,
-            "op",
-            name,
-            outs or (),
-            operand_types=types,
-            mapping_type=operator_type(name, call.attrs, ins, outs or ()),
-            entry_type=entry_type(name, call.attrs, ins, outs or ()),
-            flops=flops(name, call.attrs, ins, outs or ()),
-            properties=properties(name),
-            attributes=operator_attributes(
-                encode_attributes(call.attrs), [_tuple_length(a) for a in call.args]
-            ),
-        )
+        attrs, ins = call.attrs, [t for o in operands for t in o.outputs]
+        types = classify(name, attrs, ins, outs or ())
+        attributes = operator_attributes(encode_attributes(attrs), [o.fields for o in operands])
+        work = flops(name, attrs, ins, outs or ())
+        self._add(call, "op", name, inputs, types, work, properties(name), attributes)
 
-    def _opaque(self, expr: relay.Expr, name: str, reason: str) -> None:
-        outs = tensor_infos(expr.checked_type) or ()
+    def _opaque(
+        self, expr: relay.Expr, name: str, reason: str, inputs: tuple[Value, ...] | None = None
+    ) -> None:
         self.reasons[len(self.nodes)] = reason
-        self._add(expr, "opaque", name, outs)
+        self._add(expr, "opaque", name, self._mentioned(expr) if inputs is None else inputs)
 
     def _add(
         self,
         expr: relay.Expr,
         kind: str,
         op: str,
-        outputs: tuple[TensorInfo, ...],
-        operand_types: tuple[MappingType, ...] = (),
-        mapping_type: MappingType = MappingType.OPAQUE,
-        entry_type: MappingType = MappingType.OPAQUE,
-        flops: int = 0,
+        inputs: tuple[Value, ...],
+        types: Classification = _NO_TYPES,
+        work: int = 0,
         properties: frozenset[str] = frozenset(),
         attributes: str = "",
     ) -> None:
-        number = len(self.nodes)
-        inputs = self._inputs(expr) if kind in ("op", "opaque") else ()
+        number, known = len(self.nodes), self.types[key_of(expr)]
+        span = span_text(expr.span) if kind in ("op", "opaque") else ""
         self.nodes.append(
             Node(
-                number, kind, op, inputs, outputs, operand_types, mapping_type, entry_type, flops, properties,
-                span_text(expr.span), attributes,
+                number, kind, op, inputs, known.outputs, types.operands, types.operator, types.entry, work,
+                properties, span, attributes,
             )
         )  # fmt: skip
         self.exprs.append(expr)
-        count = max(1, len(outputs)) if isinstance(expr.checked_type, relay.TupleType) else 1
+        count = max(1, len(known.outputs)) if known.fields else 1
         self.values[key_of(expr)] = tuple(Value(number, i) for i in range(count))
 
-    def _inputs(self, expr: relay.Expr) -> tuple[Value, ...]:
-        """Values read: a call's operands, or everything of this scope that an opaque expression mentions."""
-        if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
-            return tuple(v for a in expr.args for v in self.values[key_of(a)])
+    def _mentioned(self, expr: relay.Expr) -> tuple[Value, ...]:
+        """Everything of this scope that an opaque expression mentions, at any depth inside it."""
         found: dict[Value, None] = {}
         stack = list(self.children[key_of(expr)])
         seen: set[int] = set()
