@@ -20,7 +20,7 @@ MAX_EXPRESSION_COST = 400.0
 
 
 def choose_inlined(
-    stages: Mapping[te.Operation, Stage], pinned: Collection[te.Operation], outputs: Collection[te.Operation]
+    stages: dict[te.Operation, Stage], pinned: Collection[te.Operation], outputs: Collection[te.Operation]
 ) -> list[te.Operation]:
     """Operations to inline, readers first.
 

@@ -46,6 +46,14 @@ class Body:
     calls: tuple[relay.Call, ...]
 
 
+def scalar_value(constant: relay.Constant) -> bool | int | float:
+    """The value of a rank-0 constant as a Python number."""
+    array = constant.data.numpy()
+    if constant.data.dtype == "bfloat16":  # given as its bits, which are the upper half of a float32
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return array.item()
+
+
 def encode_scalar(constant: relay.Constant) -> str:
     """``dtype:hex`` of a rank-0 constant, little-endian."""
     value = constant.data.numpy()
@@ -62,6 +70,8 @@ def _decode_scalar(text: str) -> relay.Constant:
 
 def _encode_type(type_: relay.TensorType) -> list[Any]:
     """Shape and dtype; an extent of another integer type than int32 as extent and type, for types to unify."""
+    if not all(isinstance(d, tvm.tir.IntImm) for d in type_.shape):
+        raise BlockError(f"an input of a block is {type_}; only static shapes are accepted")
     shape = [int(d) if d.dtype == "int32" else [int(d), d.dtype] for d in type_.shape]
     return [shape, type_.dtype]
 
@@ -88,12 +98,13 @@ class _Encoder:
         body = {
             "inputs": inputs,
             "operators": self.operators,
-            "outputs": outputs if isinstance(outputs, list) else [outputs],
+            # A list of one is that one result itself, so a tuple of one is wrapped once more.
+            "outputs": outputs if isinstance(outputs, list) and len(outputs) != 1 else [outputs],
         }
         return json.dumps(body, separators=(",", ":"))
 
     def _visit(self, expr: relay.Expr) -> None:
-        if isinstance(expr, relay.Call):
+        if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
             entry = [expr.op.name, [self.names[a] for a in expr.args]]
             attributes = encode_attributes(expr.attrs)
             if attributes is not None:
@@ -112,9 +123,13 @@ class _Encoder:
             owner = self.names[expr.tuple_value]
             self.names[expr] = owner[expr.index] if isinstance(owner, list) else f"{owner}.{expr.index}"
         elif expr not in self.names and not isinstance(expr, tvm.ir.Op):
-            raise BlockError(
-                f"a block's body holds a {type(expr).__name__}; only operator calls are accepted"
-            )
+            raise BlockError(f"a block's body holds a {_kind(expr)}; only calls of operators are accepted")
+
+
+def _kind(expr: relay.Expr) -> str:
+    """What an expression is, for a refusal."""
+    kind = type(expr).__name__
+    return f"{kind} of a {type(expr.op).__name__}" if isinstance(expr, relay.Call) else kind
 
 
 def encode_body(function: relay.Function) -> str:
@@ -174,7 +189,7 @@ def decode_body(text: str) -> Body:
     try:
         function = _Decoder(json.loads(text)).function
         typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-    except (ValueError, KeyError, IndexError, TypeError, tvm.TVMError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, tvm.TVMError) as error:
         raise BlockError(f"not a block's body ({error}): {text[:120]}") from error
     calls = tuple(e for e in post_order(typed.body) if isinstance(e, relay.Call))
     return Body(typed, calls)

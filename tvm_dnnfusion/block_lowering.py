@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from tvm import relay, te
 from tvm.auto_scheduler import is_auto_scheduler_enabled
 from tvm.relay.backend.te_compiler import get_shape, get_valid_implementations, lower_call
 
-from .block_body import Body
+from .block_body import Body, scalar_value
 from .errors import BlockError
 
 
@@ -118,8 +119,25 @@ class _Lowering:
 
 
 def _scalar(constant: relay.Constant) -> te.Tensor:
-    value = tvm.tir.const(constant.data.numpy().item(), constant.data.dtype)
-    return te.compute((), lambda *_: value, name="constant", tag="broadcast")
+    """A stage without axes.
+
+    A floating-point zero is given by its bits: TIR's simplifier would turn ``x * 0`` into 0 whatever ``x``
+    is, and refuse ``x / 0``.
+    """
+    value = scalar_value(constant)
+    dtype = constant.data.dtype
+    literal = (
+        _zero(value, dtype) if isinstance(value, float) and value == 0.0 else tvm.tir.const(value, dtype)
+    )
+    return te.compute((), lambda *_: literal, name="constant", tag="broadcast")
+
+
+def _zero(value: float, dtype: str) -> tvm.tir.PrimExpr:
+    """A zero of ``value``'s sign that only the code generator folds."""
+    width = tvm.DataType(dtype).bits
+    # Code generators take the reinterpretation of a zero integer for a null pointer, so 0.0 is |-0.0|.
+    negative = tvm.tir.reinterpret(dtype, tvm.tir.const(1 << (width - 1), f"uint{width}"))
+    return negative if math.copysign(1.0, value) < 0 else tvm.tir.abs(negative)
 
 
 def _lower_without_extern(
