@@ -403,9 +403,9 @@ def test_help_shows_examples(command: str, cli: Cli) -> None:
     assert answer.code == 0 and f"tvm-dnnfusion {command} " in answer.out.partition("examples:")[2]
 
 
-def test_module_launches_command() -> None:
+def test_module_launches_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tvm_dnnfusion", "--version"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0 and result.stdout.startswith("tvm-dnnfusion ")
 
 

@@ -13,6 +13,8 @@ from shutil import copy, copytree, ignore_patterns
 
 import pytest
 
+import tvm_dnnfusion
+
 ROOT = Path(__file__).resolve().parents[1]
 # Folder in the repository -> folder in the wheel.
 FOLDERS = {
@@ -101,12 +103,16 @@ def test_wheel_metadata_has_version_licence_and_command(wheel: zipfile.ZipFile) 
 
 
 @pytest.mark.parametrize("name", ["passes", "schedules"])
-def test_top_level_folder_imports_under_one_name(name: str) -> None:
-    here = python(f"import tvm_dnnfusion.{name} as package; print(package.__name__)", cwd=ROOT)
-    assert here.stdout.strip() == f"tvm_dnnfusion.{name}", here.stderr
-    bare = python(f"import {name}", cwd=ROOT, path=ROOT)
+def test_top_level_folder_imports_under_one_name(name: str, tmp_path: Path) -> None:
+    # Where the sources come first on the path, only an editable install finds what lies elsewhere in them.
+    editable = Path(tvm_dnnfusion.__file__).is_relative_to(ROOT)
+    for folder in (ROOT, tmp_path) if editable else (tmp_path,):
+        here = python(f"import tvm_dnnfusion.{name} as package; print(package.__name__)", cwd=folder)
+        assert here.stdout.strip() == f"tvm_dnnfusion.{name}", here.stderr
+    bare = python(f"import {name}", cwd=tmp_path, path=ROOT)
     assert bare.returncode == 1
-    assert bare.stderr == f"ImportError: import this package as tvm_dnnfusion.{name}, not as {name}\n"
+    assert bare.stderr.startswith(f"ImportError: import this package as tvm_dnnfusion.{name}, ")
+    assert bare.stderr.count("\n") == 1
 
 
 def test_every_module_imports() -> None:
