@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 from tvm import nd, relay
-from tvm.relay.expr import RelayExpr
+from tvm.relay.expr import Constant, RelayExpr
 
-from .onnx_relay import static_shape, type_of
+from .onnx_relay import constant, static_shape, type_of
 
-Converter = Callable[[list[RelayExpr | None], dict[str, Any], dict[str, nd.NDArray]], Any]
+Operands = list[RelayExpr | None]
+Converter = Callable[[Operands, dict[str, Any], dict[str, nd.NDArray]], Any]
 
 
 def _rows(x: RelayExpr, shape: tuple[int, ...], rank: int) -> RelayExpr:
@@ -29,9 +30,7 @@ def matmul(stock: Converter) -> Converter:
     TVM's computes each reshape's target with Relay operators and folds them, ten for each MatMul.
     """
 
-    def convert(
-        inputs: list[RelayExpr | None], attrs: dict[str, Any], params: dict[str, nd.NDArray]
-    ) -> RelayExpr:
+    def convert(inputs: Operands, attrs: dict[str, Any], params: dict[str, nd.NDArray]) -> RelayExpr:
         a, b = inputs
         a_shape, b_shape = static_shape(type_of(a)), static_shape(type_of(b))
         if (
@@ -56,4 +55,57 @@ def matmul(stock: Converter) -> Converter:
     return convert
 
 
-REPLACED: dict[str, Callable[[Converter], Converter]] = {"MatMul": matmul}
+def _per_tensor(parameter: RelayExpr) -> RelayExpr:
+    """A scale or zero point of one element as a scalar: relay takes shape (1,) for one per channel."""
+    shape = static_shape(type_of(parameter))
+    if shape is None or not shape or math.prod(shape) != 1:
+        return parameter
+    if isinstance(parameter, Constant):
+        return constant(parameter.data.numpy().reshape(()), parameter.span)
+    return relay.reshape(parameter, [])
+
+
+def quantisation(default_zero: str) -> Callable[[Converter], Converter]:
+    """QuantizeLinear and DequantizeLinear, with scales of shape (1,) and without a zero point.
+
+    Parameters
+    ----------
+    default_zero
+        Element type of the zero point where the node has none.
+    """
+
+    def replace(stock: Converter) -> Converter:
+        def convert(inputs: Operands, attrs: dict[str, Any], params: dict[str, nd.NDArray]) -> RelayExpr:
+            data, scale, zero = inputs[0], inputs[1], inputs[2]
+            zero = constant(np.zeros((), default_zero)) if zero is None else _per_tensor(zero)
+            rank = len(type_of(data).shape)
+            attrs["axis"] = attrs.get("axis", 1) % max(rank, 1)
+            return stock([data, _per_tensor(scale), zero], attrs, params)
+
+        return convert
+
+    return replace
+
+
+def unsqueeze(stock: Converter) -> Converter:
+    """Unsqueeze with negative axes, which count from the end of the *output*."""
+
+    def convert(inputs: Operands, attrs: dict[str, Any], params: dict[str, nd.NDArray]) -> RelayExpr:
+        data, given = inputs[0], inputs[1]
+        if given is not None and not isinstance(given, Constant):
+            return stock(inputs, attrs, params)
+        axes = [int(axis) for axis in (attrs["axes"] if given is None else given.data.numpy().reshape(-1))]
+        rank = len(type_of(data).shape) + len(axes)
+        for axis in sorted(axis % rank for axis in axes):
+            data = relay.expand_dims(data, axis)
+        return data
+
+    return convert
+
+
+REPLACED: dict[str, Callable[[Converter], Converter]] = {
+    "DequantizeLinear": quantisation("int8"),
+    "MatMul": matmul,
+    "QuantizeLinear": quantisation("uint8"),
+    "Unsqueeze": unsqueeze,
+}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from .onnx_constants import evaluate
 from .onnx_converters import REPLACED, Converter
 from .onnx_relay import constant, rewrite_dataflow, simplify, simplify_call, static_shape, type_of
 
-# Weights up to this many elements take part in constant evaluation: scales, pads, quantisation.
+# Float initializers up to this many elements take part in the evaluation of whole nodes: scales of Resize.
 _FOLDED_WEIGHT_LIMIT = 16
 
 
@@ -123,8 +124,8 @@ def _address(value: Constant) -> int:
 
 
 def is_parameter(array: nd.NDArray) -> bool:
-    """Whether an initializer is a weight; integers and scalars are part of the program."""
-    return len(array.shape) > 0 and str(array.dtype).startswith(("float", "bfloat")) and 0 not in array.shape
+    """Whether an initializer is a weight; integers and single numbers are part of the program."""
+    return len(array.shape) > 0 and math.prod(array.shape) > 1 and str(array.dtype).startswith("float")
 
 
 class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
@@ -145,7 +146,7 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
         freeze_params: bool = True,
         op_type_dict: dict[str, int] | None = None,
     ) -> None:
-        super().__init__(dict(shape), dtype, freeze_params, op_type_dict)
+        super().__init__(dict(shape), dtype, freeze_params, {} if op_type_dict is None else op_type_dict)
         outer = importer.GraphProto.current
         self.types: dict[RelayExpr, Type] = outer.types if outer else {}
         self.weights: dict[int, Weight] = outer.weights if outer else {}
@@ -156,7 +157,10 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
 
     def to_module(self, graph: onnx.GraphProto, opset: int) -> tuple[tvm.IRModule, dict[str, nd.NDArray]]:
         """Convert the main graph; parameters are those that its outputs read."""
-        outputs = self.from_onnx(graph, opset, get_output_expr=True)
+        # Converters give names to nodes and take inputs off loop bodies: they get a copy to do it in.
+        copy = onnx.GraphProto(node=graph.node, input=graph.input, output=graph.output)
+        self._parse_graph_initializers(graph)
+        outputs = self.from_onnx(copy, opset, get_output_expr=True)
         read = set(relay.analysis.free_vars(outputs))
         weights = {w.var.name_hint: w for w in self.weights.values() if w.var in read}
         func = relay.Function([*self._inputs.values(), *(w.var for w in weights.values())], outputs)
@@ -206,6 +210,12 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
                     f"ONNX node {name!r} ({qualified(node)}) could not be converted: {reason(error)}."
                 ) from error
 
+    def _operand(self, name: str) -> RelayExpr | None:
+        """The value of that name, None for an omitted operand."""
+        if name and name not in self._nodes:
+            raise ValueError(f"it reads {name!r}, which no input, initializer or earlier node defines")
+        return self._nodes[name] if name else None
+
     def type_of(self, expr: RelayExpr) -> Type:
         """The type of a converted value."""
         known = self.types.get(expr)
@@ -217,14 +227,14 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
         """The node's outputs as constants, if its operands determine them."""
         arrays: list[np.ndarray | None]
         if node.op_type in ("Shape", "Size"):
-            shape = static_shape(self.type_of(self._nodes[node.input[0]]))
+            shape = static_shape(self.type_of(self._operand(node.input[0])))
             if shape is None:
                 return None
             # Only the extents are read: one repeated zero stands for the tensor.
             arrays = [np.broadcast_to(np.int8(0), shape)]
         else:
-            operands = [self._nodes[name] if name else None for name in node.input]
-            if not all(x is None or (isinstance(x, Constant) and not self._is_weight(x)) for x in operands):
+            operands = [self._operand(name) for name in node.input]
+            if not all(x is None or (isinstance(x, Constant) and self._is_foldable(x)) for x in operands):
                 return None
             arrays = [None if x is None else x.data.numpy() for x in operands]
         values = evaluate(node, arrays, self.opset)
@@ -235,16 +245,18 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
         }
 
     def _is_weight(self, value: Constant) -> bool:
-        """Whether folding ``value`` into others would copy a network parameter."""
-        weight = self.weights.get(_address(value))
-        return weight is not None and value.data.numpy().size > _FOLDED_WEIGHT_LIMIT
+        """Whether ``value`` is a network parameter: its user is folded after binding, not here."""
+        return _address(value) in self.weights
+
+    def _is_foldable(self, value: Constant) -> bool:
+        return not self._is_weight(value) or math.prod(value.data.shape) <= _FOLDED_WEIGHT_LIMIT
 
     def _convert(self, node: onnx.NodeProto) -> dict[str, RelayExpr]:
         """The node's outputs by name: TVM's converter on placeholders, spliced onto the operands."""
         attrs = self._parse_attr(node.attribute)
         names = list(self._fix_outputs(node.op_type, node.output))
         attrs["tvm_custom"] = {"name": node.name, "num_outputs": len(names)}
-        operands = [self._nodes[name] if name else None for name in node.input]
+        operands = [self._operand(name) for name in node.input]
         if not any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute):
             operands = [x if x is None else self._placeholder(x) for x in operands]
         result = self._converters[node.op_type](importer.onnx_input(operands), attrs, self._params)

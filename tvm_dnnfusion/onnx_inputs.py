@@ -56,13 +56,14 @@ def _extents(value: onnx.ValueInfoProto, given: Sequence[int] | None) -> list[Ex
             f"Input {value.name!r} has rank {len(dims)}, shape {declared}; the given shape "
             f"{tuple(given)} has rank {len(given)}."
         )
-    for axis, dim in enumerate(dims):
-        if 0 < dim.dim_value != _extent(value.name, given, axis):
+    extents = [_extent(value.name, given, axis) for axis in range(len(given))]
+    for axis, (dim, extent) in enumerate(zip(dims, extents, strict=True)):
+        if 0 < dim.dim_value != extent:
             raise ShapeError(
                 f"Input {value.name!r} has shape {declared}; the given {tuple(given)} "
                 f"contradicts extent {dim.dim_value} of axis {axis}."
             )
-    return [int(extent) for extent in given]
+    return list(extents)
 
 
 def _extent(name: str, given: Sequence[int], axis: int) -> int:

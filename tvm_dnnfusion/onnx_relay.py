@@ -213,6 +213,12 @@ def fold_call(original: Call, call: Call, is_weight: Callable[[Constant], bool] 
     if call.op.name == "shape_of":
         shape = static_shape(type_of(original.args[0]))
         return call if shape is None else constant(np.array(shape, dtype=call.attrs.dtype))
+    if (
+        call.op.name == "cast"
+        and isinstance(call.args[0], Constant)
+        and call.args[0].data.dtype == call.attrs.dtype
+    ):
+        return call.args[0]
     operands = constant_operands(call, is_weight)
     if operands is None:
         return call
