@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tvm
 from tvm import relay
-
 from tvm_dnnfusion.passes.eliminate_common import CommonExpressions
 from tvm_dnnfusion.passes.fold_constants import ConstantFolder, rewrite_functions
 from tvm_dnnfusion.passes.fold_scale import ScaleFolder, has_scales
@@ -97,7 +96,13 @@ _INFERENCE_OPERATORS = frozenset(
 
 def operator_names(mod: tvm.IRModule) -> set[str]:
     """The names of the operators called anywhere in ``mod``."""
-    return {str(name) for name in relay.analysis.list_op_freqs(mod)}
+    # TVM counts in @main only.
+    return {
+        str(name)
+        for function in mod.functions.values()
+        if isinstance(function, relay.Function)
+        for name in relay.analysis.list_op_freqs(tvm.IRModule.from_expr(function))
+    }
 
 
 @tvm.transform.module_pass(opt_level=0, name="dnnfusion.Canonicalize")

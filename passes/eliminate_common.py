@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tvm
 from tvm import relay
-
 from tvm_dnnfusion.passes.graph_rewriter import CHILDREN, key_of
 
 # Constants up to this size are compared by value; larger ones only by identity, since reading them costs.

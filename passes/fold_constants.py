@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relay
-
 from tvm_dnnfusion.passes import numpy_movement  # noqa: F401  (declares evaluators)
 from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, call_with, key_of
 from tvm_dnnfusion.passes.numpy_operators import NUMPY_OPERATORS, NoEvaluator, Unevaluated

@@ -13,9 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relay
-
 from tvm_dnnfusion.passes.fold_constants import ConstantFolder
 from tvm_dnnfusion.passes.graph_rewriter import call_with, key_of
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from tvm import relay
-
 from tvm_dnnfusion.passes.blocked_layout import transform_layout
 from tvm_dnnfusion.passes.numpy_operators import NoEvaluator, Probe, numpy_operator
 from tvm_dnnfusion.passes.static_types import OutputType

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from tvm import relay
-
 from tvm_dnnfusion.passes.static_types import OutputType
 
 

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import relay
-
 from tvm_dnnfusion.passes.graph_rewriter import call_with, key_of
 from tvm_dnnfusion.passes.static_types import StaticTypes, constant_type
 

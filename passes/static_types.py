@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relay
-
 from tvm_dnnfusion.passes.tensor_memory import native_dtype
 
 

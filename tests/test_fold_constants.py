@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-
 from tvm_dnnfusion.passes.blocked_layout import parse_layout, transform_layout
 from tvm_dnnfusion.passes.fold_constants import ALWAYS_BYTES, FoldConstants
 from tvm_dnnfusion.passes.numpy_operators import NUMPY_OPERATORS, Probe
