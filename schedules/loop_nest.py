@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import tvm
 from tvm import te, tir
 
-from .stage_graph import Stage, extents
+from .stage_graph import Stage, extents, tensor_shape
+from .vector_lane import is_linear_in_lanes
 
 # Work, in additions, below which waking the thread pool costs more than it saves.
 SERIAL_WORK = 16_000.0
@@ -61,33 +62,69 @@ def parallelise(stage: te.Stage, nest: Sequence[Loop], work: float) -> tir.IterV
     return fused
 
 
-def _is_flat(stage: Stage) -> bool:
-    """True when every read is at the stage's own indices or at constants: all axes may become one."""
-    axes = [a.var for a in stage.op.axis]
-    flat = True
+def _is_flat(op: te.ComputeOp, inlined: Collection[te.Operation]) -> bool:
+    """True when one axis will do: every read, of inlined stages too, is at the stage's own indices or none.
 
-    def visit(node: tvm.runtime.Object) -> None:
-        nonlocal flat
+    A tensor of another shape is read at other strides, so it is not flat even then.
+    """
+    shape = extents(op.axis)
+    stack, entered = [op], {op}
+    while stack:
+        stage = stack.pop()
+        axes = [a.var for a in stage.axis]
+        for body in stage.body:
+            loads, elsewhere = _loads_and_variables(body)
+            if not elsewhere.isdisjoint(axes):
+                return False
+            for load in loads:
+                indices = list(load.indices)
+                if indices and not (_same(indices, axes) and tensor_shape(load.producer) == shape):
+                    return False
+                producer = load.producer.op
+                if producer in inlined and producer not in entered:
+                    entered.add(producer)
+                    stack.append(producer)
+    return True
+
+
+def _same(indices: list[tir.PrimExpr], axes: list[tir.Var]) -> bool:
+    return len(indices) == len(axes) and all(i.same_as(a) for i, a in zip(indices, axes, strict=True))
+
+
+def _loads_and_variables(body: tir.PrimExpr) -> tuple[list[tir.ProducerLoad], set[tir.Var]]:
+    """The loads of a body, and the variables that it uses outside their indices, in conditions and casts."""
+    loads: list[tir.ProducerLoad] = []
+    elsewhere: set[tir.Var] = set()
+
+    def without_load(node: tir.PrimExpr) -> tir.PrimExpr | None:
         if isinstance(node, tir.ProducerLoad):
-            indices = list(node.indices)
-            same = len(indices) == len(axes) and all(i.same_as(a) for i, a in zip(indices, axes, strict=True))
-            flat = flat and (same or not indices)
+            loads.append(node)
+            return tir.const(0, node.dtype)
+        return None
 
-    for body in stage.op.body:
-        tir.stmt_functor.post_order_visit(body, visit)
-    return flat
+    # The visitors know statements only.
+    rest = tir.stmt_functor.ir_transform(tir.Evaluate(body), without_load, None, ["tir.ProducerLoad"])
+    tir.stmt_functor.post_order_visit(
+        rest, lambda node: elsewhere.add(node) if isinstance(node, tir.Var) else None
+    )
+    return loads, elsewhere
 
 
-def schedule_injective_stage(schedule: te.Schedule, stage: Stage, lanes: int, work: float) -> None:
-    """An injective stage with a buffer: outer axes parallel, the innermost vectorised."""
+def schedule_injective_stage(
+    schedule: te.Schedule, stage: Stage, inlined: Collection[te.Operation], lanes: int, work: float
+) -> None:
+    """An injective stage with a buffer: outer axes parallel, the innermost vectorised if indices allow it."""
     te_stage = schedule[stage.op]
     nest = loops(stage.op.axis)
     if not nest or any(extent == 0 for _, extent in nest):
         return
-    if vector_split(nest[-1][1], lanes) == 1 and len(nest) > 1 and _is_flat(stage):
+    if vector_split(nest[-1][1], lanes) == 1 and len(nest) > 1 and _is_flat(stage.op, inlined):
         nest = [(te_stage.fuse(*(axis for axis, _ in nest)), math.prod(extent for _, extent in nest))]
     axis, extent = nest[-1]
     length = vector_split(extent, lanes)
+    flat = len(nest) < len(stage.op.axis)
+    if length > 1 and not flat and not is_linear_in_lanes(stage.op, inlined, axis, length):
+        length = 1
     if length == 1:
         parallelise(te_stage, nest[:-1] if len(nest) > 1 else nest, work)
         return

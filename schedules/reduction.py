@@ -8,6 +8,26 @@ from .loop_nest import loops, parallelise, vector_split
 from .stage_graph import Stage, extents
 
 
+def reduction_lanes(stage: Stage, lanes: int) -> tuple[tir.IterVar, int] | None:
+    """The axis of a reduction that becomes vector lanes, and how many; None for scalar code.
+
+    It depends on the stage alone, not on what is inlined into it: the order in which numbers are added is
+    then the same however the stage is grouped.
+    """
+    op = stage.op
+    if op.num_outputs > 1 or 0 in extents([*op.axis, *op.reduce_axis]):
+        return None
+    contiguous = _contiguous_axis(stage)
+    if contiguous == "data":
+        axis = op.axis[-1]
+    elif contiguous == "reduce" and _reassociates(op):
+        axis = op.reduce_axis[-1]
+    else:
+        return None
+    length = vector_split(extents([axis])[0], lanes)
+    return (axis, length) if length > 1 else None
+
+
 def schedule_reduction_stage(schedule: te.Schedule, stage: Stage, lanes: int, work: float) -> None:
     """Schedule a reduction.
 
@@ -17,14 +37,13 @@ def schedule_reduction_stage(schedule: te.Schedule, stage: Stage, lanes: int, wo
     op = stage.op
     if 0 in extents([*op.axis, *op.reduce_axis]):
         return
-    if op.num_outputs > 1:
+    chosen = reduction_lanes(stage, lanes)
+    if chosen is None:
         parallelise(schedule[op], loops(op.axis), work)
-    elif op.axis and vector_split(extents(op.axis)[-1], lanes) > 1 and _contiguous_axis(stage) == "data":
-        _across(schedule, stage, lanes, work)
-    elif _contiguous_axis(stage) == "reduce" and _reassociates(op):
-        _along(schedule, stage, lanes, work)
+    elif chosen[0].iter_type == tir.IterVar.CommReduce:
+        _along(schedule, stage, chosen[1], work)
     else:
-        parallelise(schedule[op], loops(op.axis), work)
+        _across(schedule, stage, chosen[1], work)
 
 
 def _contiguous_axis(stage: Stage) -> str:
@@ -49,12 +68,11 @@ def _reassociates(op: te.ComputeOp) -> bool:
     return isinstance(body, tir.Reduce) and len(body.source) == 1 and "float" in body.source[0].dtype
 
 
-def _across(schedule: te.Schedule, stage: Stage, lanes: int, work: float) -> None:
+def _across(schedule: te.Schedule, stage: Stage, length: int, work: float) -> None:
     target = stage.op.output(0)
     accumulator = schedule.cache_write(target, "local")
     te_stage = schedule[target]
     *outer, (last, extent) = loops(te_stage.op.axis)
-    length = vector_split(extent, lanes)
     tile, lane = te_stage.split(last, factor=length)
     te_stage.vectorize(lane)
     parallelise(te_stage, [*outer, (tile, extent // length)], work)
@@ -64,14 +82,9 @@ def _across(schedule: te.Schedule, stage: Stage, lanes: int, work: float) -> Non
     inner.vectorize(inner.op.axis[-1])
 
 
-def _along(schedule: te.Schedule, stage: Stage, lanes: int, work: float) -> None:
+def _along(schedule: te.Schedule, stage: Stage, length: int, work: float) -> None:
     op = stage.op
-    length = vector_split(extents(op.reduce_axis)[-1], lanes)
-    te_stage = schedule[op]
-    if length == 1:
-        parallelise(te_stage, loops(op.axis), work)
-        return
-    _, lane = te_stage.split(op.reduce_axis[-1], factor=length)
+    _, lane = schedule[op].split(op.reduce_axis[-1], factor=length)
     partial = schedule.rfactor(op.output(0), lane, factor_axis=len(op.axis))
     te_stage = schedule[op]
     parallelise(te_stage, loops(te_stage.op.axis), work)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import tvm
 from tvm import te
 
 logger = logging.getLogger("tvm_dnnfusion")
@@ -32,7 +33,7 @@ class BlockSchedule:
     targets
         Target kinds or keys it is written for, such as ``llvm`` or ``cpu``.
     priority
-        Higher is tried first; the general ones have 0 and 10.
+        Higher is tried first; the general ones have 0 (a fallback, which claims every block) and 10.
     """
 
     name: str
@@ -69,6 +70,15 @@ def registered_schedules() -> tuple[BlockSchedule, ...]:
     return tuple(sorted(_REGISTRY.values(), key=lambda s: (-s.priority, s.name)))
 
 
+def _serves(schedule: BlockSchedule, target: tvm.target.Target) -> bool:
+    return target.kind.name in schedule.targets or any(key in schedule.targets for key in target.keys)
+
+
+def has_fallback(target: tvm.target.Target) -> bool:
+    """True when a schedule of priority 0, which claims any block, is registered for ``target``."""
+    return any(s.priority == 0 and _serves(s, target) for s in _REGISTRY.values())
+
+
 def claim(block: Any) -> tuple[str, te.Schedule]:
     """Name and schedule of the first registered schedule that claims ``block``.
 
@@ -78,9 +88,8 @@ def claim(block: Any) -> tuple[str, te.Schedule]:
         No schedule is registered for the block's target.
     """
     target = block.target
-    known = {target.kind.name, *target.keys}
     for candidate in registered_schedules():
-        if known.isdisjoint(candidate.targets):
+        if not _serves(candidate, target):
             continue
         try:
             schedule = candidate.function(block)

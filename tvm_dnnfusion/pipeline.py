@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,9 @@ from .passes.canonicalize import Canonicalize
 from .passes.fuse_by_mapping_type import FuseByMappingType, PlannedFunction
 from .passes.seal_blocks import SealBlocks
 from .profitability import Profitability, StaticProfitability
+from .schedules.registry import has_fallback
+
+logger = logging.getLogger("tvm_dnnfusion")
 
 Phase = tuple[str, tvm.transform.Pass]
 
@@ -54,7 +58,22 @@ def profitability_of(target: tvm.target.Target, options: Options) -> Profitabili
 
 
 def phases(target: tvm.target.Target, options: Options, trace: Trace) -> list[Phase]:
-    """Named phases in order."""
+    """Named phases in order.
+
+    Operators are grouped only for targets on which every group can be scheduled; for others stock FuseOps
+    groups them when the module is built.
+    """
+    chosen: list[Phase] = [("canonicalise", Canonicalize())]
+    if options.alter_layout:
+        chosen.append(("layout", AlterLayout(target)))
+    if not has_fallback(target):
+        logger.warning(
+            "no block schedule covers target kind %s: operators are left to TVM's own FuseOps; "
+            "register a fallback with @block_schedule(name, targets=[%r], priority=0)",
+            target.kind.name,
+            target.kind.name,
+        )
+        return chosen
     fuse = FuseByMappingType(
         limits=limits_of(target, options),
         profitability=profitability_of(target, options),
@@ -62,9 +81,6 @@ def phases(target: tvm.target.Target, options: Options, trace: Trace) -> list[Ph
         verify=options.verify,
         on_plan=trace.plans.append,
     )
-    chosen: list[Phase] = [("canonicalise", Canonicalize())]
-    if options.alter_layout:
-        chosen.append(("layout", AlterLayout(target)))
     return [*chosen, ("plan", fuse), ("seal", SealBlocks())]
 
 
