@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 def _tuning_records(target: Target) -> Iterator[None]:
     """AutoTVM's records as ``relay.build`` sees them: the caller's, else TopHub's for ``target``.
 
-    TopHub downloads unless ``TOPHUB_LOCATION`` says otherwise, so an unset one means NONE here; and AutoTVM does
-    not warn here of what it will warn of when kernels are built.
+    TopHub downloads unless ``TOPHUB_LOCATION`` says otherwise, so an unset one means NONE here; and AutoTVM
+    does not warn here of what it will warn of when kernels are built.
     """
     unset = "TOPHUB_LOCATION" not in os.environ
     silent = autotvm.GLOBAL_SCOPE.silent
@@ -80,7 +80,8 @@ class _SqueezeRewriter(GraphRewriter):
 class SqueezeAsReshape:
     """Pass that writes each squeeze of static shape as a reshape.
 
-    Stock ``AlterOpLayout`` fails on a squeeze of an axis that it has blocked (``NCHW8c``), and not on a reshape.
+    Stock ``AlterOpLayout`` fails on a squeeze of an axis that it has blocked (``NCHW8c``), and not on a
+    reshape.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
@@ -92,10 +93,11 @@ class SqueezeAsReshape:
 class AlterLayout:
     """Pass that gives convolutions and dense layers the layout their kernels favour on ``target``.
 
-    Runs what ``relay.build`` runs at optimisation level 3 (``GetPassPrefix`` in ``src/relay/backend/utils.cc``):
-    ``Legalize``, ``CanonicalizeOps``, ``AlterOpLayout``, in the caller's ``PassContext`` whatever its level, so
-    that an auto-scheduler configuration or tuning records in force decide as they will in ``relay.build``. Then
-    constants are folded, which packs the weights, and conversions that cancel are removed.
+    Runs what ``relay.build`` runs at optimisation level 3 (``GetPassPrefix`` in
+    ``src/relay/backend/utils.cc``): ``Legalize``, ``CanonicalizeOps``, ``AlterOpLayout``, in the caller's
+    ``PassContext`` whatever its level, so that an auto-scheduler configuration or tuning records in force
+    decide as they will in ``relay.build``. Then constants are folded, which packs the weights, and
+    conversions that cancel are removed.
 
     A function on which ``AlterOpLayout`` fails keeps its layout; ``refusals`` says why.
 

@@ -17,7 +17,7 @@ _AXIS = re.compile(r"(\d*)([A-Za-z])")
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a layout: ``name`` upper-case for the tensor's axis it belongs to, ``block`` 0 if primal."""
+    """One axis of a layout: the tensor's axis it belongs to, upper-case, and its block, 0 if primal."""
 
     name: str
     block: int

@@ -1,4 +1,4 @@
-"""Canonicalise: one normal form for what networks write in many ways, before anything is matched or planned."""
+"""Canonicalise: one normal form for what networks write in many ways, before anything is matched."""
 
 from __future__ import annotations
 
@@ -97,22 +97,22 @@ _INFERENCE_OPERATORS = frozenset(
 def operator_names(mod: tvm.IRModule) -> set[str]:
     """The names of the operators called anywhere in ``mod``."""
     # TVM counts in @main only.
-    return {
-        str(name)
+    modules = (
+        tvm.IRModule.from_expr(function, type_defs=mod.type_definitions)
         for function in mod.functions.values()
         if isinstance(function, relay.Function)
-        for name in relay.analysis.list_op_freqs(tvm.IRModule.from_expr(function))
-    }
+    )
+    return {str(name) for module in modules for name in relay.analysis.list_op_freqs(module)}
 
 
 @tvm.transform.module_pass(opt_level=0, name="dnnfusion.Canonicalize")
 class Canonicalize:
     """Pass that brings a module into normal form.
 
-    In order: QNN operators become plain ones; shapes that turn out constant become static; batch, layer, group
-    and instance norm and dropout become primitive operators; constants are folded, ``bias_add`` becomes ``add``,
-    data movement is simplified and equal expressions become one; scales of a batch norm are folded into the
-    weights of their convolution.
+    In order: QNN operators become plain ones; shapes that turn out constant become static; batch, layer,
+    group and instance norm and dropout become primitive operators; constants are folded, ``bias_add`` becomes
+    ``add``, data movement is simplified and equal expressions become one; scales of a batch norm are folded
+    into the weights of their convolution.
 
     Control flow, dynamic shapes and further functions stay, as do the types of all outputs. Stock
     ``SimplifyExpr`` is not run: its factoring of binomials is wrong for integers and tensor coefficients.

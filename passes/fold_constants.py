@@ -174,7 +174,7 @@ _REPEATING = frozenset(
 
 
 def rewrite_functions(mod: tvm.IRModule, rewriter: type[GraphRewriter], *args: Any) -> tvm.IRModule:
-    """``mod`` with each Relay function rewritten by a fresh ``rewriter(mod, *args)``; types inferred first."""
+    """``mod``, types inferred, with each Relay function rewritten by a fresh ``rewriter(mod, *args)``."""
     mod = relay.transform.InferType()(mod)
     changed: Sequence[tuple[Any, Any]] = [
         (global_var, rewriter(mod, *args).rewrite(function))

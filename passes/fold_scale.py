@@ -3,9 +3,9 @@
     conv(x, W) * s           -> conv(x, W * s)
     (conv(x, W) + b) * s     -> conv(x, W * s) + b * s
 
-with one factor per output channel, or one for all: what batch norm leaves behind. Stock ``FoldScaleAxis`` also
-pushes scales that are computed at run time into the weights: in a squeeze-excite block the weights are then no
-longer constants, and are scaled and packed again in every inference.
+with one factor per output channel, or one for all: what batch norm leaves behind. Stock ``FoldScaleAxis``
+also pushes scales that are computed at run time into the weights: in a squeeze-excite block the weights are
+then no longer constants, and are scaled and packed again in every inference.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ScaleFolder(ConstantFolder):
         return isinstance(rewritten, relay.Call) and self.uses[key_of(original)] == 1
 
     def _scaled_weights(self, linear: relay.Call, name: str, scale: np.ndarray | None) -> relay.Expr | None:
-        """``linear`` with its weights times ``scale``; None if they are not constants or it is not by channel."""
+        """``linear`` with its weights times ``scale``; None if they vary or it is not by channel."""
         data, weights = linear.args
         out = self.types.of(linear.checked_type)
         value = self.value(weights) if isinstance(weights, relay.Constant) else None

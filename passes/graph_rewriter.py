@@ -41,7 +41,7 @@ def is_sealed(function: relay.Function) -> bool:
 
 
 def key_of(expr: relay.Expr) -> int:
-    """The identity of the node behind ``expr``: equal for two Python handles of one node, while either lives."""
+    """The identity of the node behind ``expr``: one for all Python handles of it, while one lives."""
     return expr.handle.value
 
 
@@ -102,7 +102,7 @@ _REBUILD: dict[type, Callable[..., relay.Expr]] = {
 
 @dataclass(frozen=True)
 class Visit:
-    """One node of a traversal: children precede it; ``scope`` is the innermost function, branch or let body."""
+    """One node of a traversal; ``scope`` is the function, branch or let body around it."""
 
     expr: relay.Expr
     children: list[relay.Expr]
@@ -170,7 +170,7 @@ class GraphRewriter:
         return result
 
     def rewrite_call(self, call: relay.Call, name: str, args: list[relay.Expr]) -> relay.Expr | None:
-        """What replaces ``call`` of the operator ``name`` on the rewritten ``args``; None: only rebuild it."""
+        """What replaces ``call`` of operator ``name`` on the rewritten ``args``; None: only rebuild it."""
         raise NotImplementedError
 
     def finish(self, expr: relay.Expr, scope: int) -> relay.Expr:

@@ -1,7 +1,7 @@
 """NumPy evaluators of Relay's data-movement and constant-making operators.
 
-They read shapes from the inferred output type wherever it decides them, so Relay's special values (``reshape``
-with 0, -1, ...) need no second interpretation. Views are returned where NumPy has one.
+They read shapes from the inferred output type wherever it decides them, so Relay's special values
+(``reshape`` with 0, -1, ...) need no second interpretation. Views are returned where NumPy has one.
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ numpy_operator("zeros", _filled(0), [Probe(lambda: relay.zeros((2, 3), "int64"),
 numpy_operator("ones", _filled(1), [Probe(lambda: relay.ones((2, 3), F), ())])
 numpy_operator("zeros_like", _filled(0), [Probe(relay.zeros_like, (X,))])
 numpy_operator("ones_like", _filled(1), [Probe(relay.ones_like, (X,))])
-numpy_operator("full", _full, [Probe(lambda x: relay.full(x, (2, 3), d), (((), F),)) for d in (F, "int32")])
+numpy_operator(
+    "full", _full, [Probe(lambda x, d=d: relay.full(x, (2, 3), d), (((), F),)) for d in (F, "int32")]
+)
 numpy_operator("full_like", _full, [Probe(relay.full_like, (X, ((), F)))])
 numpy_operator(
     "concatenate",
@@ -214,7 +216,9 @@ numpy_operator(
         Probe(lambda x: relay.strided_slice(x, [0, 0, 1], [1, 3, 4], [1, 2, 1]), (X,)),
     ],
 )
-numpy_operator("reverse", _reverse, [Probe(lambda x: relay.reverse(x, axis), (X,)) for axis in (0, -1)])
+numpy_operator(
+    "reverse", _reverse, [Probe(lambda x, axis=axis: relay.reverse(x, axis), (X,)) for axis in (0, -1)]
+)
 numpy_operator(
     "repeat", _repeat, [Probe(lambda x, axis=axis: relay.repeat(x, 3, axis), (X,)) for axis in (1, -1)]
 )

@@ -101,7 +101,9 @@ def _unary(
     numpy_operator(name, evaluate, probes, ulps)
 
 
-def _binary(name: str, function: Callable[..., Any], dtypes: Sequence[str], positive: bool = False) -> None:
+def _binary(
+    name: str, function: Callable[..., Any], dtypes: Sequence[str], ulps: int = 0, positive: bool = False
+) -> None:
     def evaluate(attrs: Any, inputs: list[np.ndarray], output: OutputType) -> np.ndarray:
         return function(*inputs)
 
@@ -110,7 +112,7 @@ def _binary(name: str, function: Callable[..., Any], dtypes: Sequence[str], posi
         Probe(constructor(name), ((left, dtype), (right, dtype)), positive)
         for dtype, (left, right) in zip(dtypes, shapes * len(dtypes), strict=False)
     ]
-    numpy_operator(name, evaluate, probes, ulps=2 if name == "power" else 0)
+    numpy_operator(name, evaluate, probes, ulps)
 
 
 def _round(x: np.ndarray) -> np.ndarray:
@@ -196,12 +198,20 @@ def _integer_reduction(function: Callable[..., np.ndarray]) -> Evaluator:
     return evaluate
 
 
-for _name, _function in {"negative": np.negative, "abs": np.abs, "sign": np.sign}.items():
-    _unary(_name, _function, ("float32", "int64"))
-for _name, _function in {"ceil": np.ceil, "floor": np.floor, "trunc": np.trunc, "round": _round}.items():
-    _unary(_name, _function, ("float32",))
-for _name, _function in {"exp": np.exp, "sin": np.sin, "cos": np.cos, "tanh": np.tanh}.items():
-    _unary(_name, _function, FLOAT, ulps=4)
+_unary("negative", np.negative, ("float32", "int64"))
+_unary("abs", np.abs, ("float32", "int64"))
+_unary("sign", np.sign, ("float32", "int64"))
+_unary("ceil", np.ceil, ("float32",))
+_unary("floor", np.floor, ("float32",))
+_unary("trunc", np.trunc, ("float32",))
+_unary("round", _round, ("float32",))
+_unary("isnan", np.isnan, ("float32",))
+_unary("isfinite", np.isfinite, ("float32",))
+_unary("isinf", np.isinf, ("float32",))
+_unary("exp", np.exp, FLOAT, ulps=4)
+_unary("sin", np.sin, FLOAT, ulps=4)
+_unary("cos", np.cos, FLOAT, ulps=4)
+_unary("tanh", np.tanh, FLOAT, ulps=4)
 _unary("log", np.log, FLOAT, ulps=4, positive=True)
 _unary("sqrt", np.sqrt, FLOAT, positive=True)
 _unary("rsqrt", lambda x: x.dtype.type(1) / np.sqrt(x), FLOAT, positive=True)
@@ -209,38 +219,31 @@ _unary("nn.relu", lambda x: _maximum(x, x.dtype.type(0)), ("float32", "int32"))
 _unary("copy", lambda x: x, ("float32", "int64"))
 _unary("logical_not", np.logical_not, ("bool",))
 _unary("bitwise_not", np.bitwise_not, INTEGER)
-for _name, _function in {"isnan": np.isnan, "isfinite": np.isfinite, "isinf": np.isinf}.items():
-    _unary(_name, _function, ("float32",))
 
-for _name, _function in {"add": np.add, "subtract": np.subtract, "multiply": np.multiply}.items():
-    _binary(_name, _function, NUMBER)
-for _name, _function in {"maximum": _maximum, "minimum": _minimum}.items():
-    _binary(_name, _function, NUMBER)
-for _name, _function in {"divide": _divide, "floor_divide": _floor_divide}.items():
-    _binary(_name, _function, NUMBER, positive=True)
-for _name, _function in {"mod": _mod, "floor_mod": _floor_mod}.items():
-    _binary(_name, _function, NUMBER, positive=True)
-_binary("power", np.power, FLOAT, positive=True)
-for _name, _function in {
-    "equal": np.equal,
-    "not_equal": np.not_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-}.items():
-    _binary(_name, _function, ("float32", "int64"))
-for _name, _function in {"logical_and": np.logical_and, "logical_or": np.logical_or}.items():
-    _binary(_name, _function, ("bool", "bool"))
+_binary("add", np.add, NUMBER)
+_binary("subtract", np.subtract, NUMBER)
+_binary("multiply", np.multiply, NUMBER)
+_binary("maximum", _maximum, NUMBER)
+_binary("minimum", _minimum, NUMBER)
+_binary("divide", _divide, NUMBER, positive=True)
+_binary("floor_divide", _floor_divide, NUMBER, positive=True)
+_binary("mod", _mod, NUMBER, positive=True)
+_binary("floor_mod", _floor_mod, NUMBER, positive=True)
+_binary("power", np.power, FLOAT, positive=True, ulps=2)
+_binary("equal", np.equal, ("float32", "int64"))
+_binary("not_equal", np.not_equal, ("float32", "int64"))
+_binary("less", np.less, ("float32", "int64"))
+_binary("less_equal", np.less_equal, ("float32", "int64"))
+_binary("greater", np.greater, ("float32", "int64"))
+_binary("greater_equal", np.greater_equal, ("float32", "int64"))
+_binary("logical_and", np.logical_and, ("bool", "bool"))
+_binary("logical_or", np.logical_or, ("bool", "bool"))
 _binary("logical_xor", np.logical_xor, ("bool", "bool"))
-for _name, _function in {
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-}.items():
-    _binary(_name, _function, INTEGER)
-for _name, _function in {"left_shift": np.left_shift, "right_shift": np.right_shift}.items():
-    _binary(_name, _function, INTEGER, positive=True)
+_binary("bitwise_and", np.bitwise_and, INTEGER)
+_binary("bitwise_or", np.bitwise_or, INTEGER)
+_binary("bitwise_xor", np.bitwise_xor, INTEGER)
+_binary("left_shift", np.left_shift, INTEGER, positive=True)
+_binary("right_shift", np.right_shift, INTEGER, positive=True)
 
 numpy_operator(
     "clip", _clip, [Probe(lambda x: relay.clip(x, -0.7, 0.9), (((4, 5), d),)) for d in ("float32", "float64")]
@@ -275,14 +278,19 @@ numpy_operator(
         Probe(relay.where, (((5,), "int32"), ((5,), "int64"), ((5,), "int64"))),
     ],
 )
-for _name, _function in {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}.items():
-    _make = constructor(_name)
-    numpy_operator(
-        _name,
-        _integer_reduction(_function),
-        [
-            Probe(lambda x, make=_make: make(x, axis=[0, -1]), (((2, 3, 4), "int64"),)),
-            Probe(lambda x, make=_make: make(x, keepdims=True), (((2, 3), "int32"),)),
-            Probe(lambda x, make=_make: make(x, axis=1, exclude=True), (((2, 3, 2), "int32"),)),
-        ],
-    )
+
+
+def _reduction(name: str, function: Callable[..., np.ndarray]) -> None:
+    make = constructor(name)
+    probes = [
+        Probe(lambda x: make(x, axis=[0, -1]), (((2, 3, 4), "int64"),)),
+        Probe(lambda x: make(x, keepdims=True), (((2, 3), "int32"),)),
+        Probe(lambda x: make(x, axis=1, exclude=True), (((2, 3, 2), "int32"),)),
+    ]
+    numpy_operator(name, _integer_reduction(function), probes)
+
+
+_reduction("sum", np.sum)
+_reduction("prod", np.prod)
+_reduction("max", np.max)
+_reduction("min", np.min)

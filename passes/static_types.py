@@ -1,7 +1,7 @@
 """Static types as plain Python data, read from Relay as rarely as possible.
 
-Reading one extent of one shape takes three calls into TVM, a structural hash of the whole type takes one; and a
-network has few distinct types.
+Reading one extent of one shape takes three calls into TVM, a structural hash of the whole type takes one;
+and a network has few distinct types.
 """
 
 from __future__ import annotations

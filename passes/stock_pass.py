@@ -1,4 +1,4 @@
-"""Running TVM's own passes one by one: whatever the optimisation level, and not at the cost of a whole module."""
+"""Running TVM's own passes one by one, whatever the optimisation level, and as far as they succeed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SKIP = "SkipOptimization"
 def run(pass_: Pass, mod: tvm.IRModule) -> tvm.IRModule:
     """``pass_(mod)`` with types inferred before; ``mod`` itself if the caller's context disables the pass.
 
-    Only ``Sequential`` looks at optimisation levels and required passes, so a pass that is called directly runs
-    at any level, in the caller's context, with its configuration and instruments.
+    Only ``Sequential`` looks at optimisation levels and required passes, so a pass that is called directly
+    runs at any level, in the caller's context, with its configuration and instruments.
     """
     if pass_.info.name in _disabled():
         return mod
@@ -39,17 +39,23 @@ def run_where_possible(passes: Sequence[Pass], mod: tvm.IRModule) -> tuple[tvm.I
     try:
         return _run_all(passes, mod), {}
     except tvm.TVMError as error:
-        reason = _last_line(error)
+        failure = _last_line(error)
     names = [var.name_hint for var, function in mod.functions.items() if _is_open(function)]
     if len(names) == 1:
-        return mod, {names[0]: reason}
+        return mod, {names[0]: failure}
     refusals: dict[str, str] = {}
     for name in names:
-        try:
-            mod = _run_on(passes, mod, name)
-        except tvm.TVMError as error:
-            refusals[name] = _last_line(error)
+        mod, reason = _tried(passes, mod, name)
+        if reason is not None:
+            refusals[name] = reason
     return mod, refusals
+
+
+def _tried(passes: Sequence[Pass], mod: tvm.IRModule, name: str) -> tuple[tvm.IRModule, str | None]:
+    try:
+        return _run_on(passes, mod, name), None
+    except tvm.TVMError as error:
+        return mod, _last_line(error)
 
 
 def _run_all(passes: Sequence[Pass], mod: tvm.IRModule) -> tvm.IRModule:

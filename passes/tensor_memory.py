@@ -16,7 +16,7 @@ _CPU = tvm.cpu().device_type
 
 
 def native_dtype(name: str) -> np.dtype | None:
-    """NumPy's own boolean, integer or floating dtype of this name; None for bfloat16, custom or vector types."""
+    """NumPy's own boolean, integer or float dtype of this name; None for bfloat16, custom or vector types."""
     try:
         dtype = np.dtype(name)
     except TypeError:
