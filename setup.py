@@ -40,6 +40,8 @@ setup(
     name="tvm-dnnfusion",
     version=runpy.run_path(str(ROOT / "tvm_dnnfusion" / "version.py"))["__version__"],
     description="DNNFusion (operator fusion by mapping type) for Apache TVM's Relay",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
     classifiers=[

@@ -46,7 +46,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for folder in FOLDERS:
         copytree(ROOT / folder, source / folder, ignore=ignore_patterns("__pycache__"))
-    for name in ("setup.py", "pyproject.toml", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "LICENSE", "README.md"):
         copy(ROOT / name, source)
     return source
 
