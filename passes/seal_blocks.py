@@ -13,7 +13,13 @@ from tvm_dnnfusion.passes.graph_rebuilder import GraphRebuilder
 from tvm_dnnfusion.passes.graph_rewriter import is_sealed, key_of, visit_order
 
 from tvm_dnnfusion.block_body import decode_body, encode_body
-from tvm_dnnfusion.block_operator import MAX_BLOCK_INPUTS, block_text, is_block, make_block
+from tvm_dnnfusion.block_operator import (
+    MAX_BLOCK_INPUTS,
+    block_mapping_type,
+    block_text,
+    is_block,
+    make_block,
+)
 
 
 def is_group(expr: relay.Expr) -> bool:
@@ -40,7 +46,7 @@ class _Unsealer(GraphRebuilder):
             return None
         function = decode_body(block_text(expr)).function
         function = function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
-        function = function.with_attr(MAPPING_TYPE, str(expr.attrs["mapping_type"]))
+        function = function.with_attr(MAPPING_TYPE, block_mapping_type(expr))
         return relay.Call(function, [self.rebuilt(a) for a in expr.args], span=expr.span)
 
 

@@ -30,7 +30,24 @@ def is_block(expr: relay.Expr) -> bool:
 
 def block_text(call: relay.Call) -> str:
     """The body text that a block call carries."""
-    return str(call.attrs["body"])
+    return _attribute(call.attrs, "body")
+
+
+def block_mapping_type(call: relay.Call) -> str:
+    """The mapping type by Table 3 that a block call carries, such as ``Many-to-Many``."""
+    return _attribute(call.attrs, "mapping_type")
+
+
+def _attribute(attrs: tvm.ir.Attrs, name: str) -> str:
+    """An attribute of a block call.
+
+    Relay prints a ``DictAttrs`` as one attribute ``__dict__``, and its parser takes that for an attribute of
+    this name: it is looked through, so that printed modules can be read again.
+    """
+    fields = attrs
+    while name not in fields.keys() and "__dict__" in fields.keys():  # noqa: SIM118 (TVM's have no __contains__)
+        fields = fields["__dict__"]
+    return str(fields[name])
 
 
 def make_block(
@@ -60,12 +77,15 @@ def make_block(
 
 def _same_type(a: relay.TensorType, b: relay.TensorType) -> bool:
     """Equal dtype and extents, whatever integer types the extents have: TVM mixes int32 and int64."""
-    return a.dtype == b.dtype and [int(d) for d in a.shape] == [int(d) for d in b.shape]
+    extents = [tuple(int(d) for d in t.shape if isinstance(d, tvm.tir.IntImm)) for t in (a, b)]
+    return a.dtype == b.dtype and len(a.shape) == len(b.shape) and extents[0] == extents[1]
 
 
 def _type_relation(arg_types: list[relay.Type], attrs: tvm.ir.Attrs) -> relay.Type | None:
-    function = decode_body(str(attrs["body"])).function
-    for given, param in zip(arg_types, function.params, strict=False):
+    function = decode_body(_attribute(attrs, "body")).function
+    if len(arg_types) != len(function.params):
+        raise BlockError(f"a block of {len(arg_types)} inputs has a body of {len(function.params)}")
+    for given, param in zip(arg_types, function.params, strict=True):
         if isinstance(given, relay.TensorType) and not _same_type(given, param.checked_type):
             raise BlockError(f"a block's input is {given}, but its body takes {param.checked_type}")
     return function.checked_type.ret_type
@@ -79,7 +99,7 @@ def _block_strategy(
     lowered: list[LoweredBlock] = []
 
     def compute(attrs: tvm.ir.Attrs, inputs: list[te.Tensor], out_type: relay.Type) -> list[te.Tensor]:
-        lowered[:] = [lower_body(decode_body(str(attrs["body"])), list(inputs), target)]
+        lowered[:] = [lower_body(decode_body(_attribute(attrs, "body")), list(inputs), target)]
         return list(lowered[0].outputs)
 
     def schedule(attrs: tvm.ir.Attrs, outs: list[te.Tensor], target: tvm.target.Target) -> te.Schedule:
