@@ -11,7 +11,7 @@ import tvm
 from tvm import relay
 
 from .errors import ImportModelError
-from .onnx_frontend import NodeByNodeGraph, reason
+from .onnx_graph import NodeByNodeGraph, reason
 from .onnx_inputs import input_types
 from .onnx_read import opset_of, read_model
 

@@ -9,10 +9,8 @@ from tvm import relay, tir
 
 from .errors import ImportModelError, ShapeError
 
-Extent = int | tir.Any
 
-
-def input_types(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, list[Extent]]:
+def input_types(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, list[int | tir.Any]]:
     """Extents of every graph input that is not an initializer.
 
     Parameters
@@ -38,7 +36,7 @@ def input_types(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]) -> 
     return {name: _extents(value, shapes.get(name)) for name, value in inputs.items()}
 
 
-def _extents(value: onnx.ValueInfoProto, given: Sequence[int] | None) -> list[Extent]:
+def _extents(value: onnx.ValueInfoProto, given: Sequence[int] | None) -> list[int | tir.Any]:
     if value.type.WhichOneof("value") != "tensor_type":
         raise ImportModelError(f"Input {value.name!r} is not a tensor; only tensor inputs can be imported.")
     if not value.type.tensor_type.HasField("shape"):

@@ -1,96 +1,36 @@
-"""TVM's ONNX importer, run one node at a time.
+"""Converting an ONNX graph one node at a time.
 
-The converters are TVM's own (``tvm/relay/frontend/onnx.py``). Three things around them are ours:
+The converters are TVM's own (``onnx_private``). What is ours is how they are driven:
 
-* *Private copy.* The importer's two modules are loaded once more under names of our own, and in that copy
-  ``fold_constant`` and ``infer_value`` evaluate shape arithmetic with NumPy and ``GraphProto`` is
-  the class below. TVM's own importer stays as it is, in every thread.
-* *Node by node.* A converter sees typed variables in place of its computed operands, and its result
-  is spliced onto them. TVM infers the types of everything above a node for every question it asks,
+* *Placeholders.* A converter sees typed variables in place of its computed operands, and its result is
+  spliced onto them. TVM infers the types of everything above a node for every question it asks,
   which is quadratic in the size of the network.
 * *Constants.* A node whose operands are known is evaluated, not converted (``onnx_constants``).
+* *Errors* name the node.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import onnx
 import tvm
-import tvm.relay.frontend.common
-import tvm.relay.frontend.onnx
 from tvm import nd, relay, tir
-from tvm.ir import Op, SourceName, Span, Type
-from tvm.relay.expr import Call, CallWithFields, Constant, RelayExpr, Tuple, TupleGetItem, TupleWrapper, Var
+from tvm.ir import SourceName, Span, Type
+from tvm.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, TupleWrapper, Var
 
 from .errors import DNNFusionError, ImportModelError
 from .onnx_constants import evaluate
-from .onnx_converters import REPLACED, Converter
-from .onnx_relay import constant, rewrite_dataflow, simplify, simplify_call, static_shape, type_of
+from .onnx_converters import Converter
+from .onnx_fold import simplify, simplify_call
+from .onnx_private import convert_map, importer
+from .onnx_relay import address, constant, operator_name, rebuild, rewrite_dataflow, static_shape, type_of
 
 # Float initializers up to this many elements take part in the evaluation of whole nodes: scales of Resize.
 _FOLDED_WEIGHT_LIMIT = 16
-
-
-def private_copy(module: ModuleType) -> ModuleType:
-    """A second instance of ``module`` that shares no globals with it."""
-    name = f"{module.__name__}_of_tvm_dnnfusion"
-    spec = importlib.util.spec_from_file_location(name, module.__file__)
-    assert spec is not None and spec.loader is not None
-    copy = importlib.util.module_from_spec(spec)
-    sys.modules[name] = copy
-    spec.loader.exec_module(copy)
-    return copy
-
-
-def _load() -> ModuleType:
-    common = private_copy(tvm.relay.frontend.common)
-    importer = private_copy(tvm.relay.frontend.onnx)
-    infer_value = common.infer_value
-
-    def fold_constant(node: RelayExpr, mod: object = None) -> RelayExpr:
-        return simplify(node)
-
-    def value_of(input_val: RelayExpr, params: dict[str, nd.NDArray], mod: object = None) -> nd.NDArray:
-        folded = simplify(input_val)
-        if isinstance(folded, Constant):
-            return folded.data
-        return infer_value(input_val, params, mod)
-
-    def shape_of(
-        x: RelayExpr, dtype: str = "int64", start: int | None = None, end: int | None = None
-    ) -> RelayExpr:
-        shape = static_shape(type_of(x))
-        if shape is None:
-            return relay.shape_of(x, dtype)
-        # As TVM has it, 0 means the whole shape.
-        return constant(np.array(shape[start or 0 : end or len(shape)], dtype))
-
-    common.fold_constant, common.infer_value, common.shape_of = fold_constant, value_of, shape_of
-    for name in set(vars(importer)) & set(vars(common)):
-        if getattr(vars(importer)[name], "__module__", "") == tvm.relay.frontend.common.__name__:
-            setattr(importer, name, vars(common)[name])
-    return importer
-
-
-@functools.cache
-def convert_map(opset: int) -> dict[str, Converter]:
-    """TVM's converters for an operator set version, by operator type."""
-    converters = importer_convert_map(opset)
-    return {**converters, **{name: replace(converters[name]) for name, replace in REPLACED.items()}}
-
-
-importer: Any = _load()
-importer_convert_map = importer._get_convert_map
-importer._get_convert_map = convert_map
 
 
 @dataclass(frozen=True)
@@ -106,6 +46,9 @@ def span_of(name: str) -> Span:
     return Span(SourceName(name), 0, 0, 0, 0)
 
 
+_PLACEHOLDER = span_of("operand")
+
+
 def qualified(node: onnx.NodeProto) -> str:
     """Operator type with its domain, unless that is the default one."""
     return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
@@ -119,7 +62,8 @@ def reason(error: BaseException) -> str:
     return text.rstrip(".")
 
 
-def _address(value: Constant) -> int:
+def data_address(value: Constant) -> int:
+    """Address of a constant's data, which copies of the constant share."""
     return value.data.handle.contents.data or id(value)
 
 
@@ -128,13 +72,13 @@ def is_parameter(array: nd.NDArray) -> bool:
     return len(array.shape) > 0 and math.prod(array.shape) > 1 and str(array.dtype).startswith("float")
 
 
-class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
+class NodeByNodeGraph(importer.GraphProto):
     """``GraphProto`` that converts each node against placeholders of its operands.
 
     Attributes
     ----------
     types
-        Type of every value converted so far, by expression; shared with subgraphs.
+        Every value converted so far and its type, by address; shared with subgraphs.
     weights
         Network parameters by the address of their data; shared with subgraphs.
     """
@@ -148,11 +92,11 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
     ) -> None:
         super().__init__(dict(shape), dtype, freeze_params, {} if op_type_dict is None else op_type_dict)
         outer = importer.GraphProto.current
-        self.types: dict[RelayExpr, Type] = outer.types if outer else {}
+        self.types: dict[int, tuple[RelayExpr, Type]] = outer.types if outer else {}
         self.weights: dict[int, Weight] = outer.weights if outer else {}
         self.is_subgraph = outer is not None
-        self._placeholders: dict[RelayExpr, Var] = {}
-        self._operands: dict[RelayExpr, RelayExpr] = {}
+        self._placeholders: dict[int, Var] = {}
+        self._operands: dict[int, RelayExpr] = {}
         self._converters: dict[str, Converter] = {}
 
     def to_module(self, graph: onnx.GraphProto, opset: int) -> tuple[tvm.IRModule, dict[str, nd.NDArray]]:
@@ -172,7 +116,7 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
             self._nodes[tensor.name] = value
             if is_parameter(value.data) and not self.is_subgraph:
                 var = Var(tensor.name, type_of(value), value.span)
-                self.weights[_address(value)] = Weight(value.data, var)
+                self.weights[data_address(value)] = Weight(value.data, var)
 
     def _parse_graph_input(self, graph: onnx.GraphProto) -> None:
         for value in graph.input:
@@ -218,10 +162,11 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
 
     def type_of(self, expr: RelayExpr) -> Type:
         """The type of a converted value."""
-        known = self.types.get(expr)
-        if known is None:
-            known = self.types[expr] = type_of(expr)
-        return known
+        known = self.types.get(address(expr))
+        return self._remember(expr, type_of(expr)) if known is None else known[1]
+
+    def _remember(self, expr: RelayExpr, ty: Type) -> Type:
+        return self.types.setdefault(address(expr), (expr, ty))[1]
 
     def _evaluate(self, node: onnx.NodeProto) -> dict[str, RelayExpr] | None:
         """The node's outputs as constants, if its operands determine them."""
@@ -246,7 +191,7 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
 
     def _is_weight(self, value: Constant) -> bool:
         """Whether ``value`` is a network parameter: its user is folded after binding, not here."""
-        return _address(value) in self.weights
+        return data_address(value) in self.weights
 
     def _is_foldable(self, value: Constant) -> bool:
         return not self._is_weight(value) or math.prod(value.data.shape) <= _FOLDED_WEIGHT_LIMIT
@@ -268,7 +213,7 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
 
     def _fields(self, expr: RelayExpr, names: list[str], node: onnx.NodeProto) -> dict[str, RelayExpr]:
         whole = self._finish(expr, node)
-        types = self.types[whole].fields
+        types = self.type_of(whole).fields
         if len(names) > len(types):
             raise ValueError(f"it has {len(names)} outputs, of which the importer makes {len(types)}")
         outputs = {}
@@ -276,7 +221,7 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
             field = (
                 whole.fields[index] if isinstance(whole, Tuple) else TupleGetItem(whole, index, whole.span)
             )
-            self.types[field] = ty
+            self._remember(field, ty)
             outputs[name] = field
         outputs.pop("", None)
         return outputs
@@ -286,11 +231,11 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
         ty = self.type_of(operand)
         if isinstance(operand, Constant) or not isinstance(ty, relay.TensorType):
             return operand
-        if operand not in self._placeholders:
-            var = Var(f"operand{len(self._placeholders)}", ty, span_of("operand"))
-            self._placeholders[operand] = var
-            self._operands[var] = operand
-        return self._placeholders[operand]
+        key = address(operand)
+        if key not in self._placeholders:
+            var = self._placeholders[key] = Var(f"operand{len(self._placeholders)}", ty, _PLACEHOLDER)
+            self._operands[address(var)] = operand
+        return self._placeholders[key]
 
     def _finish(self, expr: RelayExpr, node: onnx.NodeProto) -> RelayExpr:
         """Fold constants, set the span, read parameters, and put operands for placeholders."""
@@ -300,33 +245,37 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
             ty = type_of(expr)
         span = span_of(node.name)
 
-        def visit(old: RelayExpr, new: RelayExpr) -> RelayExpr:
-            if isinstance(new, Call):
-                folded = simplify_call(old, new, self._is_weight)
-                return self._finish_call(folded, span) if isinstance(folded, Call) else folded
-            if isinstance(new, Tuple):
-                return Tuple(self._read_weights(new.fields, False), new.span or span)
-            if isinstance(new, TupleGetItem):
-                return TupleGetItem(new.tuple_value, new.index, new.span or span)
-            if isinstance(new, (Var, Constant)):
-                return self._operands.get(new, new)
-            return self._close(new, span)
+        def visit(old: RelayExpr, operands: list[RelayExpr]) -> RelayExpr:
+            if isinstance(old, (Var, Constant)):
+                return self._operands.get(address(old), old)
+            if isinstance(old, (Tuple, TupleGetItem)):
+                return rebuild(old, self._read_weights(operands), span)
+            if not isinstance(old, Call):
+                return self._close(old, span)
+            simpler = simplify_call(old, operands, self._is_weight)
+            if simpler is None:
+                return self._finish_call(old, operands, span)
+            return (
+                self._finish_call(simpler, list(simpler.args), span) if isinstance(simpler, Call) else simpler
+            )
 
         finished = rewrite_dataflow(expr, visit, self.types)
-        self.types.setdefault(finished, ty)
+        self._remember(finished, ty)
         return finished
 
-    def _finish_call(self, call: Call, span: Span) -> Call:
-        op = call.op if isinstance(call.op, Op) else self._close(call.op, span)
-        is_quantized = isinstance(op, Op) and op.name.startswith("qnn.")
-        args = self._read_weights(call.args, is_quantized)
-        return CallWithFields(call, op, args, call.attrs, call.type_args, None, call.span or span)
+    def _finish_call(self, call: Call, args: list[RelayExpr], span: Span) -> Call:
+        name = operator_name(call)
+        if name is None:
+            op = self._close(call.op, span)
+            return Call(op, self._read_weights(args), call.attrs, call.type_args, call.span or span)
+        return rebuild(call, self._read_weights(args, name.startswith("qnn.")), span)
 
     def _close(self, expr: RelayExpr, span: Span) -> RelayExpr:
         """A function or control flow: its span, and operands for placeholders inside it."""
-        return relay.bind(importer.set_span(expr, span), dict(self._operands))
+        placeholders = {var: self._operands[address(var)] for var in self._placeholders.values()}
+        return relay.bind(importer.set_span(expr, span), placeholders)
 
-    def _read_weights(self, args: Sequence[RelayExpr], is_quantized: bool) -> list[RelayExpr]:
+    def _read_weights(self, args: Sequence[RelayExpr], is_quantized: bool = False) -> list[RelayExpr]:
         """``args`` with variables for network parameters.
 
         Scales and zero points stay constants: quantised operators are lowered by their values.
@@ -335,9 +284,10 @@ class NodeByNodeGraph(importer.GraphProto):  # type: ignore[misc]
             return list(args)
         read = []
         for arg in args:
-            weight = self.weights.get(_address(arg)) if isinstance(arg, Constant) else None
-            kept = weight is None or (is_quantized and len(weight.array.shape) <= 1)
-            read.append(arg if kept else weight.var)
+            weight = self.weights.get(data_address(arg)) if isinstance(arg, Constant) else None
+            if weight is not None and not (is_quantized and len(weight.array.shape) <= 1):
+                arg = weight.var
+            read.append(arg)
         return read
 
 
