@@ -14,6 +14,7 @@ from tvm_dnnfusion.passes.canonicalize import Canonicalizer
 from tvm_dnnfusion.passes.fold_constants import rewrite_functions
 from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, call_with
 from tvm_dnnfusion.passes.static_types import StaticTypes
+from tvm_dnnfusion.passes.remember_implementations import remembered_implementations
 from tvm_dnnfusion.passes.stock_pass import run_where_possible
 
 from tvm_dnnfusion.errors import TargetError
@@ -123,7 +124,7 @@ class AlterLayout:
             relay.transform.CanonicalizeOps(),
             relay.transform.AlterOpLayout(),
         ]
-        with self.target, _tuning_records(self.target):
+        with self.target, _tuning_records(self.target), remembered_implementations():
             mod, self.refusals = run_where_possible(alter, mod)
             if self.refusals:
                 mod, self.refusals = run_where_possible([SqueezeAsReshape(), *alter], mod)

@@ -7,7 +7,7 @@ from tvm import relay
 from tvm_dnnfusion.passes.eliminate_common import CommonExpressions
 from tvm_dnnfusion.passes.fold_constants import ConstantFolder, rewrite_functions
 from tvm_dnnfusion.passes.fold_scale import ScaleFolder, has_scales
-from tvm_dnnfusion.passes.graph_rewriter import call_with
+from tvm_dnnfusion.passes.graph_rewriter import call_with, visit_order
 from tvm_dnnfusion.passes.simplify_movement import MovementSimplifier
 from tvm_dnnfusion.passes.stock_pass import run
 
@@ -133,7 +133,8 @@ class Canonicalize:
             mod = _without_qnn(mod)
         if any(name.startswith("dyn.") for name in names):
             mod = rewrite_functions(mod, ConstantFolder)
-            mod = run(relay.transform.DynamicToStatic(), mod)
+            if _has_constant_shape(mod):
+                mod = run(relay.transform.DynamicToStatic(), mod)
         if names & _INFERENCE_OPERATORS:
             mod = run(relay.transform.SimplifyInference(), mod)
         mod = rewrite_functions(mod, Canonicalizer)
@@ -143,6 +144,29 @@ class Canonicalize:
         if self._fold_scales and has_scales(names):
             mod = rewrite_functions(mod, ScaleFolder)
         return relay.transform.InferType()(mod)
+
+
+def _has_constant_shape(mod: tvm.IRModule) -> bool:
+    """Whether a dynamic operator's shape turned out constant.
+
+    Stock ``DynamicToStatic`` infers types anew around each dynamic operator, a minute for a detector in which
+    none can become static, so it is run only where it has something to do.
+    """
+    return any(
+        _is_static_in_disguise(visit.children)
+        for function in mod.functions.values()
+        if isinstance(function, relay.Function)
+        for visit in visit_order(function)
+        if isinstance(visit.expr, relay.Call)
+    )
+
+
+def _is_static_in_disguise(children: list[relay.Expr]) -> bool:
+    op, *args = children
+    if not isinstance(op, tvm.ir.Op) or not op.name.startswith("dyn."):
+        return False
+    shapes = args if op.name in ("dyn.zeros", "dyn.ones") else args[1:]
+    return all(isinstance(shape, relay.Constant) for shape in shapes)
 
 
 def _without_qnn(mod: tvm.IRModule) -> tvm.IRModule:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.relay.backend import te_compiler
 from tvm_dnnfusion.passes.alter_layout import AlterLayout
 from tvm_dnnfusion.passes.canonicalize import Canonicalize
 
@@ -136,6 +137,25 @@ def test_layout_refuses_only_the_function_that_fails(monkeypatch: pytest.MonkeyP
     assert operators(after, "other") == {"nn.conv2d": 1}
     assert "nn.conv2d" not in operators(after)
     assert after["other"].attrs is None or "SkipOptimization" not in after["other"].attrs
+
+
+def test_equal_layers_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = relay.var("x", shape=(4, 16))
+    body: relay.Expr = x
+    for _ in range(5):
+        body = relay.nn.dense(body, constant(np.ones((16, 16))))
+    body = relay.nn.dense(body, constant(np.ones((8, 16))))
+    select, workloads = te_compiler.select_implementation, []
+
+    def counting(op: tvm.ir.Op, *rest: object) -> object:
+        workloads.append(op.name)
+        return select(op, *rest)
+
+    monkeypatch.setattr(te_compiler, "select_implementation", counting)
+    after = AlterLayout(TARGET)(tvm.IRModule.from_expr(relay.Function([x], body)))
+    assert operators(after)["nn.contrib_dense_pack"] == 6
+    assert workloads == ["nn.dense"] * 2
+    assert te_compiler.select_implementation is counting
 
 
 def test_altering_twice_changes_nothing(seed: int) -> None:

@@ -70,7 +70,7 @@ def stock_results() -> StockResults:
     mod = tvm.IRModule.from_expr(relay.Function(parameters, relay.Tuple(fields)))
     # Scalar code: LLVM 22 refuses the debug information of TVM's vectorised signed floor division.
     with tvm.transform.PassContext(opt_level=0, config={"tir.disable_vectorize": True}):
-        values = relay.create_executor("graph", mod, tvm.cpu(), "llvm").evaluate()(*feeds)
+        values = relay.create_executor("graph", mod, tvm.cpu(), "llvm -opt-level=0").evaluate()(*feeds)
     return {key: (data, [values[int(i)].numpy() for i in at]) for key, (data, at) in results.items()}
 
 
