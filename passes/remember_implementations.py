@@ -1,8 +1,9 @@
 """One TE compute per distinct workload while layouts are altered.
 
 ``AlterOpLayout`` asks for the implementation of each call (``te_compiler.select_implementation``), which
-builds the operator's compute in TE each time: tens of milliseconds per convolution or dense layer, and an unrolled
-LSTM has hundreds of equal ones. Equal calls have equal answers as long as target and tuning records stay.
+builds the operator's compute in TE each time: tens of milliseconds per convolution or dense layer, and an
+unrolled LSTM has hundreds of equal ones. Equal calls have equal answers as long as target and tuning records
+stay.
 """
 
 from __future__ import annotations
