@@ -1,4 +1,4 @@
-"""Every network of the zoo: kernels, bytes, compile time, latency and error, ours against stock and ONNX Runtime.
+"""Every network of the zoo: kernels, bytes, compile time, latency and error, against stock and ONNX Runtime.
 
     python benchmarks/zoo.py                    build, time and tabulate all models; resumes where it stopped
     python benchmarks/zoo.py build ours resnet50 ...     build these anew (engines: ours, stock)
@@ -108,7 +108,7 @@ def machine() -> str:
 
 
 def step(label: str, *arguments: str) -> str | None:
-    """Run one step of this script in a process of its own; its last line, or None with the failure printed."""
+    """Run one step of this script in a process of its own; its last line, or None if it failed."""
     start = time.perf_counter()
     command = [sys.executable, __file__, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

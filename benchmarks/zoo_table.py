@@ -53,10 +53,11 @@ def results_table(rows: list[Row]) -> str:
         f"{len(rows)} networks on {rows[0]['machine']}, {rows[0]['threads']} threads, float32, batch 1, "
         f"untuned, target `{rows[0]['target']}`. Made by `python benchmarks/zoo.py`, which repeats it.\n\n"
         "Times are medians of interleaved runs in one process per model. *MB* are bytes that pass between "
-        "kernels. *Compile* leaves importing out and has our passes in it; it is processor time, *passes* and "
-        "*import* are wall time. *Error* is the largest difference from ONNX Runtime relative to the output's "
-        "largest value; for the two R-CNNs the largest distance between matched boxes and scores. *Paper* is "
-        "DNNFusion's own number of fused layers (PLDI 2021, Table 5).\n\n"
+        "kernels. *Compile* leaves importing out and has our passes in it; it is processor time, "
+        "*passes* and *import* are wall time. *Error* is the largest difference from ONNX Runtime "
+        "relative to the output's largest value; for the two R-CNNs the largest distance between "
+        "matched boxes and scores. *Paper* is DNNFusion's own number of fused layers (PLDI 2021, "
+        "Table 5).\n\n"
     )
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS), *map(_line, rows)]
     return head + "\n".join(lines) + "\n\n" + _closing(rows)

@@ -13,8 +13,8 @@ from tvm.target import Target
 from tvm_dnnfusion.passes.canonicalize import Canonicalizer
 from tvm_dnnfusion.passes.fold_constants import rewrite_functions
 from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, call_with
-from tvm_dnnfusion.passes.static_types import StaticTypes
 from tvm_dnnfusion.passes.remember_implementations import remembered_implementations
+from tvm_dnnfusion.passes.static_types import StaticTypes
 from tvm_dnnfusion.passes.stock_pass import run_where_possible
 
 from tvm_dnnfusion.errors import TargetError

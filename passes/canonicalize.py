@@ -53,10 +53,10 @@ class Canonicalizer(ConstantFolder):
         if value is not None:
             return self.constant(value.reshape(*value.shape, *[1] * trailing), bias.span)
         expanded = relay.expand_dims(bias, axis=1, num_newaxis=trailing)
-        shape = self._movement.shape_of(bias)
+        shape, bias_type = self._movement.shape_of(bias), self._movement.type_of(bias)
         if shape is not None:
-            type_ = relay.TensorType((*shape, *[1] * trailing), self._movement.type_of(bias).dtype)
-            self._movement.remember_type(expanded, type_)
+            dtype = bias.checked_type.dtype if bias_type is None else bias_type.dtype
+            self._movement.remember_type(expanded, relay.TensorType((*shape, *[1] * trailing), dtype))
         return expanded
 
     def _with_explicit_kernel(self, call: relay.Call, name: str, args: list[relay.Expr]) -> relay.Expr | None:

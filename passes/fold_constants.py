@@ -7,7 +7,7 @@ without an evaluator goes to stock Relay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,7 +173,7 @@ _REPEATING = frozenset(
 )
 
 
-def rewrite_functions(mod: tvm.IRModule, rewriter: type[GraphRewriter], *args: Any) -> tvm.IRModule:
+def rewrite_functions(mod: tvm.IRModule, rewriter: Callable[..., GraphRewriter], *args: Any) -> tvm.IRModule:
     """``mod``, types inferred, with each Relay function rewritten by a fresh ``rewriter(mod, *args)``."""
     mod = relay.transform.InferType()(mod)
     changed: Sequence[tuple[Any, Any]] = [

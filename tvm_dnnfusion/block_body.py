@@ -69,7 +69,7 @@ def _decode_scalar(text: str) -> relay.Constant:
 
 
 def _encode_type(type_: relay.TensorType) -> list[Any]:
-    """Shape and dtype; an extent of another integer type than int32 as extent and type, for types to unify."""
+    """Shape and dtype; an extent that is not int32 is written with its type, for types to unify."""
     if not all(isinstance(d, tvm.tir.IntImm) for d in type_.shape):
         raise BlockError(f"an input of a block is {type_}; only static shapes are accepted")
     shape = [int(d) if d.dtype == "int32" else [int(d), d.dtype] for d in type_.shape]

@@ -85,9 +85,7 @@ class _Joiner:
 
     def _bytes_between(self, low: int, high: int) -> int:
         produced = set(self.groups[low].nodes)
-        values = {
-            v for n in self.groups[high].nodes for v in self.ecg.nodes[n].inputs if v.node in produced
-        }
+        values = {v for n in self.groups[high].nodes for v in self.ecg.nodes[n].inputs if v.node in produced}
         return sum(self._nbytes(v) for v in values)
 
     def _nbytes(self, value: Value) -> int:
@@ -117,7 +115,8 @@ def _nodes(unit: Group | int) -> Iterable[int]:
 def _units_in_order(ecg: ECG, plan: Plan) -> list[Group | int]:
     """Groups and the computed nodes outside them, operands first."""
     grouped = {n: g for g in plan.groups for n in g.nodes}
-    units: list[Group | int] = [*plan.groups, *(n.id for n in ecg.nodes if computed(n) and n.id not in grouped)]
+    alone = [n.id for n in ecg.nodes if computed(n) and n.id not in grouped]
+    units: list[Group | int] = [*plan.groups, *alone]
     number = {n: i for i, unit in enumerate(units) for n in _nodes(unit)}
     reads: list[set[int]] = [set() for _ in units]
     readers: list[list[int]] = [[] for _ in units]
