@@ -12,6 +12,10 @@ from tvm import te, tir
 # Relative cost of evaluating an intrinsic once, an addition being 1: scalar libm calls on the CPU.
 _INTRINSIC_COST = 20.0
 _DIVISION_COST = 4.0
+# LLVM intrinsics are single instructions: what takes libm is a TIR operator of its own.
+_CHEAP_CALLS = frozenset(
+    {"tir.if_then_else", "tir.likely", "tir.fabs", "tir.reinterpret", "tir.call_llvm_pure_intrin"}
+)
 
 
 @dataclass(eq=False)
@@ -100,9 +104,7 @@ class _BodyReader:
 
 def _call_cost(call: tir.Call) -> float:
     name = getattr(call.op, "name", "")
-    return (
-        1.0 if name in ("tir.if_then_else", "tir.likely", "tir.fabs", "tir.reinterpret") else _INTRINSIC_COST
-    )
+    return 1.0 if name in _CHEAP_CALLS else _INTRINSIC_COST
 
 
 def _make_stage(op: te.Operation) -> Stage:

@@ -13,6 +13,7 @@ from tvm.relay.backend.te_compiler import get_shape, get_valid_implementations, 
 
 from .block_body import Body, scalar_value
 from .errors import BlockError
+from .operator_rounding import added_calls, round_product
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,7 @@ def lower_body(body: Body, inputs: Sequence[te.Tensor], target: tvm.target.Targe
     if len(inputs) != len(params):
         raise BlockError(f"a block of {len(params)} inputs was given {len(inputs)} tensors")
     lowering = _Lowering(dict(zip(params, ([t] for t in inputs), strict=True)), target)
+    lowering.added = added_calls(body.calls)
     for call in body.calls:
         lowering.add(call)
     return LoweredBlock(
@@ -94,6 +96,7 @@ class _Lowering:
     def __init__(self, env: dict[relay.Expr, list[te.Tensor]], target: tvm.target.Target) -> None:
         self.env, self.target = env, target
         self.operators: list[LoweredOperator] = []
+        self.added: set[relay.Expr] = set()
 
     def tensors(self, expr: relay.Expr) -> list[te.Tensor]:
         """Tensors of an operand; tuples and projections nest a bounded number of times."""
@@ -114,7 +117,10 @@ class _Lowering:
             chosen = lower_call(call, inputs, self.target)
             lowered = chosen.implementation, list(chosen.outputs)
         implementation, outputs = lowered
-        self.env[call] = [_without_layout_free(t) for t in outputs]
+        outputs = [_without_layout_free(t) for t in outputs]
+        if call in self.added:
+            outputs = [round_product(t, self.target) for t in outputs]
+        self.env[call] = outputs
         self.operators.append(LoweredOperator(call, tuple(inputs), tuple(self.env[call]), implementation))
 
 
