@@ -456,3 +456,19 @@ def test_unsqueeze_counts_negative_axes_from_the_output(axes: list[int]) -> None
     nodes = [helper.make_node("Exp", ["x"], ["e"]), helper.make_node("Unsqueeze", ["e", "axes"], ["y"])]
     model = make_model(nodes, [tensor("x", [2, 3])], [tensor("y", None)], {"axes": np.array(axes, np.int64)})
     check(model, {"x": np.arange(6, dtype=np.float32).reshape(2, 3)})
+
+
+def test_split_into_one_part_of_open_extent_is_its_operand() -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["n"]),
+        helper.make_node("Split", ["n", "whole"], ["s"], axis=0),
+        helper.make_node("Add", ["s", "s"], ["y"]),
+    ]
+    model = make_model(
+        nodes, [tensor("x", [6])], [tensor("y", [1, "count"], INT64)], {"whole": np.array([1], np.int64)}
+    )
+    mod, params = from_onnx(model)
+    assert "split" not in operators(mod)
+    for x in ([0, 1, 0, 2, 3, 0], [0] * 6):
+        feeds = {"x": np.array(x, np.float32)}
+        assert_close(run_vm(mod, params, feeds), reference(model, feeds))

@@ -103,9 +103,19 @@ def unsqueeze(stock: Converter) -> Converter:
     return convert
 
 
+def split(stock: Converter) -> Converter:
+    """Split into one part, which is its operand: TVM's has no indices, and then no shape function."""
+
+    def convert(inputs: Operands, attrs: dict[str, Any], params: dict[str, nd.NDArray]) -> Any:
+        return inputs[0] if attrs["tvm_custom"]["num_outputs"] == 1 else stock(inputs, attrs, params)
+
+    return convert
+
+
 REPLACED: dict[str, Callable[[Converter], Converter]] = {
     "DequantizeLinear": quantisation("int8"),
     "MatMul": matmul,
     "QuantizeLinear": quantisation("uint8"),
+    "Split": split,
     "Unsqueeze": unsqueeze,
 }

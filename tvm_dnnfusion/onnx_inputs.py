@@ -10,7 +10,9 @@ from tvm import relay, tir
 from .errors import ImportModelError, ShapeError
 
 
-def input_types(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, list[int | tir.Any]]:
+def input_types(
+    graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]
+) -> dict[str, list[int | tir.Any]]:
     """Extents of every graph input that is not an initializer.
 
     Parameters
