@@ -62,6 +62,13 @@ def block_milliseconds(text: str, target: tvm.target.Target) -> float:
     return float(timing.median) * 1e3
 
 
+def _is_native(target: tvm.target.Target) -> bool:
+    """True when this machine's processor runs what is built for ``target``."""
+    here = str(tvm.target.codegen.llvm_get_system_triple())
+    triple = str(target.attrs.get("mtriple", here))
+    return bool(target.kind.name == "llvm" and triple.split("-")[0] == here.split("-")[0])
+
+
 def measured_profitability(target: tvm.target.Target, database: Path) -> MeasuredProfitability:
     """Profitability by measurement on this machine, remembered in ``database``.
 
@@ -72,7 +79,7 @@ def measured_profitability(target: tvm.target.Target, database: Path) -> Measure
     DatabaseError
         The file is not a database of latencies.
     """
-    if target.kind.name != "llvm" or "mtriple" in target.attrs:
+    if not _is_native(target):
         raise MeasureError(
             f"blocks for {target} cannot be measured on this machine; accepted is its own llvm"
         )
