@@ -15,7 +15,7 @@ import tvm
 from tvm import autotvm, relay
 
 from .config import Options
-from .errors import OptionError
+from .errors import BuildError, OptionError
 from .kernels import KernelCount, count_kernels
 from .passes.dnnfusion import DNNFusion, bind_params
 from .pipeline import Trace
@@ -102,6 +102,8 @@ def build(
         An unknown executor.
     TargetError
         An unknown target.
+    BuildError
+        TVM fails on the model or the target.
     """
     chosen = _executor(executor, mod)
     fusion = DNNFusion(target, params, options)
@@ -151,10 +153,18 @@ def _built(
     compile_ = relay.vm.compile if executor == "vm" else relay.build
     start = time.perf_counter()
     with _quiet(), tvm.transform.PassContext(opt_level=3, config=_inherited(), instruments=instruments):
-        lib = compile_(mod, target)
+        try:
+            lib = compile_(mod, target)
+        except Exception as error:  # TVM raises its own errors and whatever its Python parts raise
+            raise BuildError(f"TVM cannot build the model for {target}: {_last_line(error)}") from error
     seconds["build"] = time.perf_counter() - start
     assert recorder.count is not None, "no build goes without LabelOps"
     return BuildResult(lib, executor, target, mod, recorder.count, seconds, trace)
+
+
+def _last_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[-1].strip()}" if lines else type(error).__name__
 
 
 @contextmanager

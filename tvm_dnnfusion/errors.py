@@ -19,6 +19,10 @@ class TargetError(DNNFusionError):
     """A target string that TVM does not know."""
 
 
+class BuildError(DNNFusionError):
+    """TVM cannot build a module for a target; the cause carries its traceback."""
+
+
 class OutputError(DNNFusionError):
     """A result could not be written."""
 
