@@ -140,8 +140,8 @@ class Report:
             if r["producer"] in producers and r["consumer"] in consumers
         ]
         for block in self.blocks:
-            both = producers & set(block.nodes), consumers & set(block.nodes)
-            if all(both) and (len(block.nodes) > 1):
+            inside = producers & set(block.nodes), consumers & set(block.nodes)
+            if all(inside) and min(inside[0]) < max(inside[1]):  # ids are in topological order
                 found.append(f"{first} and {second} are both in {block.name}: {' '.join(block.ops)}")
         return "\n".join(found) or f"no edge leads from {first} to {second}"
 
