@@ -15,6 +15,8 @@ from typing import Any
 import tvm
 from tvm import te
 
+from tvm_dnnfusion.errors import RegistrationError
+
 logger = logging.getLogger("tvm_dnnfusion")
 
 ScheduleFunction = Callable[[Any], "te.Schedule | None"]
@@ -52,13 +54,15 @@ def block_schedule(
 
     Raises
     ------
-    ValueError
+    RegistrationError
         ``name`` is taken and ``override`` is not given.
     """
 
     def register(function: ScheduleFunction) -> ScheduleFunction:
         if name in _REGISTRY and not override:
-            raise ValueError(f"a block schedule named {name!r} is registered already; pass override=True")
+            raise RegistrationError(
+                f"a block schedule named {name!r} is registered already; pass override=True to replace it"
+            )
         _REGISTRY[name] = BlockSchedule(name, function, tuple(targets), priority)
         return function
 

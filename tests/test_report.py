@@ -84,7 +84,7 @@ def test_edge_tells_refused_from_fused_from_absent(two_products: Report) -> None
 
 
 def test_edge_refuses_unknown_operators(two_products: Report) -> None:
-    with pytest.raises(OptionError, match="no operator 'nn.conv9d'; give a node id, an operator name"):
+    with pytest.raises(OptionError, match=r"no operator 'nn\.conv9d'; give a node id, an operator name"):
         two_products.edge("nn.conv9d", "nn.relu")
 
 
