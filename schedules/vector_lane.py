@@ -69,8 +69,16 @@ def _inlined_bodies(
                 key = producer, tvm.ir.structural_hash(load.indices, map_free_vars=False)
                 if producer in inlined and key not in entered:
                     entered.add(key)
-                    axes = [a.var for a in producer.axis]
-                    stack.append((producer, dict(zip(axes, load.indices, strict=True))))
+                    stack.append((producer, _values_of_axes(producer, load)))
+
+
+def _values_of_axes(producer: te.ComputeOp, load: tir.ProducerLoad) -> dict[tir.Var, tir.PrimExpr]:
+    """Indices of a load by the producer's axes, in their integer types: shapes may mix int32 and int64."""
+    axes = [a.var for a in producer.axis]
+    return {
+        axis: index if index.dtype == axis.dtype else index.astype(axis.dtype)
+        for axis, index in zip(axes, load.indices, strict=True)
+    }
 
 
 def _parts(body: tir.PrimExpr) -> list[tir.PrimExpr]:
