@@ -14,12 +14,12 @@ from tvm.contrib import graph_executor
 from tvm.relay.backend import Executor, Runtime
 from tvm.runtime.executor import AotModule
 from tvm.runtime.vm import VirtualMachine
+from tvm_dnnfusion.passes import Canonicalize, FuseByMappingType, SealBlocks
 
 from tvm_dnnfusion import DNNFusion, Unseal
 from tvm_dnnfusion.block_body import encode_body
 from tvm_dnnfusion.block_operator import MAX_BLOCK_INPUTS, is_block, make_block
 from tvm_dnnfusion.errors import BlockError
-from tvm_dnnfusion.passes import Canonicalize, FuseByMappingType, SealBlocks
 
 TARGET = "llvm -mcpu=znver1"
 # Relay keeps six digits of these when it prints, and its equality of doubles is to 1e-9.
