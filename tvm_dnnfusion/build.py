@@ -151,8 +151,13 @@ def _built(
     recorder = _KernelRecorder()
     instruments = [*(tvm.transform.PassContext.current().instruments or ()), recorder]
     compile_ = relay.vm.compile if executor == "vm" else relay.build
+    config = _inherited()
+    if executor == "vm":
+        # Dynamic kernels bind floats that occur twice (bilinear weights) by let; TVM describes the variable
+        # to the debugger in a way that LLVM from version 19 on rejects. LLVM finds these values itself.
+        config.setdefault("tir.disable_cse_tir", True)
     start = time.perf_counter()
-    with _quiet(), tvm.transform.PassContext(opt_level=3, config=_inherited(), instruments=instruments):
+    with _quiet(), tvm.transform.PassContext(opt_level=3, config=config, instruments=instruments):
         try:
             lib = compile_(mod, target)
         except Exception as error:  # TVM raises its own errors and whatever its Python parts raise

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tvm import nd, relay
+from tvm import nd, relay, tir
 from tvm.relay.expr import Constant, RelayExpr
 
 from .onnx_relay import constant, static_shape, type_of
@@ -112,8 +112,60 @@ def split(stock: Converter) -> Converter:
     return convert
 
 
+def expand(stock: Converter) -> Converter:
+    """Expand of a dynamic shape, in which an extent of 0 against 1 is 0: TVM's takes the larger, and then
+    reads, and scatters to, rows that do not exist.
+    """
+
+    def convert(inputs: Operands, attrs: dict[str, Any], params: dict[str, nd.NDArray]) -> RelayExpr:
+        data, target = inputs
+        shape, rank = static_shape(type_of(data)), len(type_of(data).shape)
+        target_type = type_of(target)
+        length = static_shape(target_type)
+        if length is None or (shape is not None and isinstance(target, Constant)):
+            return stock(inputs, attrs, params)
+        dtype = target_type.dtype
+        extents = relay.shape_of(data, dtype) if shape is None else constant(np.array(shape, dtype))
+        extents, target = _padded(extents, length[0] - rank, dtype), _padded(target, rank - length[0], dtype)
+        one = constant(np.ones((), dtype))
+        return relay.broadcast_to(data, relay.where(relay.equal(extents, one), target, extents))
+
+    return convert
+
+
+def _padded(extents: RelayExpr, missing: int, dtype: str) -> RelayExpr:
+    """A shape with ``missing`` leading extents of 1."""
+    if missing <= 0:
+        return extents
+    return relay.concatenate([constant(np.ones(missing, dtype)), extents], axis=0)
+
+
+def non_negative_indices(data: RelayExpr, indices: RelayExpr, axis: int) -> RelayExpr:
+    """Indices counted from the start of ``axis``, for the converters of the Gather family.
+
+    TVM's adds the extent of a dynamic axis as a scalar; the VM has no shape function that takes one
+    (``vm.shape_of`` makes a tensor of rank 1 of it, where the compiled shape function asserts rank 0).
+    """
+    ty = type_of(indices)
+    extent = type_of(data).shape[axis]
+    if isinstance(extent, tir.IntImm):
+        count: RelayExpr = constant(np.array(int(extent), ty.dtype))
+    else:
+        where = np.array([axis] if len(ty.shape) else axis, "int64")
+        count = relay.take(relay.shape_of(data, ty.dtype), constant(where))
+    if isinstance(indices, Constant):
+        negative = indices.data.numpy() < 0
+        if not negative.any():
+            return indices
+        if negative.all():
+            return relay.add(indices, count)
+    is_negative = relay.less(indices, constant(np.zeros((), ty.dtype)))
+    return relay.where(is_negative, relay.add(indices, count), indices)
+
+
 REPLACED: dict[str, Callable[[Converter], Converter]] = {
     "DequantizeLinear": quantisation("int8"),
+    "Expand": expand,
     "MatMul": matmul,
     "QuantizeLinear": quantisation("uint8"),
     "Split": split,

@@ -5,6 +5,7 @@ converters can be given other helpers while TVM's own importer stays as it is, i
 
 * ``fold_constant`` and ``infer_value`` evaluate shape arithmetic with NumPy (``onnx_fold``);
 * ``shape_of`` makes the constant of a static shape without a detour through TVM integers;
+* ``normalize_gather_indices`` is ``onnx_converters.non_negative_indices``;
 * ``GraphProto``, of which loops and branches make instances, is ``onnx_graph.NodeByNodeGraph``.
 """
 
@@ -22,7 +23,7 @@ import tvm.relay.frontend.onnx
 from tvm import nd, relay
 from tvm.relay.expr import Constant, RelayExpr
 
-from .onnx_converters import REPLACED, Converter
+from .onnx_converters import REPLACED, Converter, non_negative_indices
 from .onnx_fold import simplify
 from .onnx_relay import constant, static_shape, type_of
 
@@ -65,6 +66,7 @@ def _load_importer() -> ModuleType:
     for name in set(vars(importer)) & set(vars(common)):
         if getattr(vars(importer)[name], "__module__", "") == tvm.relay.frontend.common.__name__:
             setattr(importer, name, vars(common)[name])
+    vars(importer)["normalize_gather_indices"] = non_negative_indices
     return importer
 
 
