@@ -3,9 +3,9 @@
 LLVM contracts ``a * b + c`` into one operation with one rounding wherever it sees both (TVM sets
 ``FPOpFusion::Fast``). A product that is computed where it is read would then be rounded or not,
 depending on what else its block returns or stores, and adding an output to a graph would change its
-other outputs. So contraction stays inside operators, where it always happens: ``llvm.canonicalize``
-between a product and an addition keeps them apart. Unlike ``llvm.arithmetic.fence`` it does not keep
-LLVM from vectorising loops.
+other outputs. So contraction stays inside operators, where it always happens: an arithmetic fence
+between a product and an addition keeps them apart. (``llvm.canonicalize`` would do so too and let LLVM
+vectorise loops by itself, but LLVM 22 aborts on it for vectors of two floats.)
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import tvm
 from tvm import relay, te, tir
 from tvm.relay.op.op import OpPattern
-from tvm.target.codegen import llvm_get_system_triple, target_has_features
+from tvm.target.codegen import llvm_get_system_triple, llvm_lookup_intrinsic_id, target_has_features
 
-_CANONICALIZE = "llvm.canonicalize"
+_FENCE = "llvm.arithmetic.fence"
 
 # Operators that add or subtract an operand as it is.
 _ADDING = frozenset(
@@ -75,7 +75,7 @@ def round_product(tensor: te.Tensor, target: tvm.target.Target) -> te.Tensor:
         return tensor
     if not _ends_in_product(op.body[0]) or not _contracts(target, tensor.dtype):
         return tensor
-    rounded = tir.call_llvm_pure_intrin(tensor.dtype, _CANONICALIZE, tir.const(1, "uint32"), op.body[0])
+    rounded = tir.call_llvm_pure_intrin(tensor.dtype, _FENCE, tir.const(1, "uint32"), op.body[0])
     return tvm.te._ffi_api.ComputeOp(op.name, op.tag, op.attrs, op.axis, [rounded]).output(0)
 
 
@@ -89,12 +89,14 @@ def _ends_in_product(body: tir.PrimExpr) -> bool:
 
 
 def _contracts(target: tvm.target.Target, dtype: str) -> bool:
-    """Whether LLVM may contract this type, and can select ``llvm.canonicalize`` for it: not on ARMv7."""
-    if target.kind.name != "llvm":
+    """Whether LLVM may contract this type and can select the fence for it: for half precision not on ARMv7."""
+    if target.kind.name != "llvm" or not llvm_lookup_intrinsic_id(_FENCE):
         return False
     triple = str(target.attrs.get("mtriple", "")) or llvm_get_system_triple()
     if triple.startswith(("aarch64", "arm64")):
         return dtype in ("float16", "float32", "float64")
+    if triple.startswith(("arm", "thumb")):
+        return dtype in ("float32", "float64")
     if not triple.startswith(("x86_64", "amd64")):
         return False
     if dtype == "float16":
