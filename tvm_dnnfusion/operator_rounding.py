@@ -89,7 +89,7 @@ def _ends_in_product(body: tir.PrimExpr) -> bool:
 
 
 def _contracts(target: tvm.target.Target, dtype: str) -> bool:
-    """Whether LLVM may contract this type and can select the fence for it: for half precision not on ARMv7."""
+    """Whether LLVM may contract this type and can select the fence for it: not for halves on ARMv7."""
     if target.kind.name != "llvm" or not llvm_lookup_intrinsic_id(_FENCE):
         return False
     triple = str(target.attrs.get("mtriple", "")) or llvm_get_system_triple()
