@@ -19,15 +19,27 @@ import numpy as np
 import onnx
 import tvm
 from tvm import nd, relay, tir
-from tvm.ir import SourceName, Span, Type
+from tvm.ir import Span, Type
 from tvm.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, TupleWrapper, Var
 
 from .errors import DNNFusionError, ImportModelError
 from .onnx_constants import evaluate
 from .onnx_converters import Converter
+from .onnx_extents import PartialValues
 from .onnx_fold import simplify, simplify_call
 from .onnx_private import convert_map, importer
-from .onnx_relay import address, constant, operator_name, rebuild, rewrite_dataflow, static_shape, type_of
+from .onnx_relay import (
+    address,
+    constant,
+    data_address,
+    is_parameter,
+    operator_name,
+    rebuild,
+    rewrite_dataflow,
+    span_of,
+    static_shape,
+    type_of,
+)
 
 # Float initializers up to this many elements take part in the evaluation of whole nodes: scales of Resize.
 _FOLDED_WEIGHT_LIMIT = 16
@@ -39,11 +51,6 @@ class Weight:
 
     array: nd.NDArray
     var: Var
-
-
-def span_of(name: str) -> Span:
-    """A span whose source is the ONNX name."""
-    return Span(SourceName(name), 0, 0, 0, 0)
 
 
 _PLACEHOLDER = span_of("operand")
@@ -62,16 +69,6 @@ def reason(error: BaseException) -> str:
     return text.rstrip(".")
 
 
-def data_address(value: Constant) -> int:
-    """Address of a constant's data, which copies of the constant share."""
-    return value.data.handle.contents.data or id(value)
-
-
-def is_parameter(array: nd.NDArray) -> bool:
-    """Whether an initializer is a weight; integers and single numbers are part of the program."""
-    return len(array.shape) > 0 and math.prod(array.shape) > 1 and str(array.dtype).startswith("float")
-
-
 class NodeByNodeGraph(importer.GraphProto):
     """``GraphProto`` that converts each node against placeholders of its operands.
 
@@ -81,6 +78,8 @@ class NodeByNodeGraph(importer.GraphProto):
         Every value converted so far and its type, by address; shared with subgraphs.
     weights
         Network parameters by the address of their data; shared with subgraphs.
+    partial
+        What is known of computed shapes; shared with subgraphs.
     """
 
     def __init__(
@@ -94,6 +93,7 @@ class NodeByNodeGraph(importer.GraphProto):
         outer = importer.GraphProto.current
         self.types: dict[int, tuple[RelayExpr, Type]] = outer.types if outer else {}
         self.weights: dict[int, Weight] = outer.weights if outer else {}
+        self.partial: PartialValues = outer.partial if outer else PartialValues(self.type_of)
         self.is_subgraph = outer is not None
         self._placeholders: dict[int, Var] = {}
         self._operands: dict[int, RelayExpr] = {}
@@ -201,15 +201,20 @@ class NodeByNodeGraph(importer.GraphProto):
         attrs = self._parse_attr(node.attribute)
         names = list(self._fix_outputs(node.op_type, node.output))
         attrs["tvm_custom"] = {"name": node.name, "num_outputs": len(names)}
-        operands = [self._operand(name) for name in node.input]
+        operands = given = [self._operand(name) for name in node.input]
         if not any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute):
             operands = [x if x is None else self._placeholder(x) for x in operands]
+        known = self.partial.evaluate(node, given, self.opset)
+        if known is not None and known.known.all():
+            return {names[0]: constant(known.values, span_of(node.name))}
         result = self._converters[node.op_type](importer.onnx_input(operands), attrs, self._params)
         if isinstance(result, TupleWrapper):
             return self._fields(result.astuple(), names, node)
         if len(names) != 1:
             raise ValueError(f"it has {len(names)} outputs, of which the importer makes 1")
-        return {names[0]: self._finish(result, node)}
+        finished = self._finish(self.partial.refine(node, given, result), node)
+        self.partial.remember(finished, known)
+        return {names[0]: finished}
 
     def _fields(self, expr: RelayExpr, names: list[str], node: onnx.NodeProto) -> dict[str, RelayExpr]:
         whole = self._finish(expr, node)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Sequence
 
 import numpy as np
 from tvm import nd, tir
-from tvm.ir import Op, Span, TensorType, Type
+from tvm.ir import Op, SourceName, Span, TensorType, Type
 from tvm.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, Var
 from tvm.relay.frontend.common import infer_type
 
@@ -16,6 +17,21 @@ Visit = Callable[[RelayExpr, list[RelayExpr]], RelayExpr]
 def address(expr: RelayExpr) -> int:
     """Identity of the expression behind a Python wrapper; hashing the wrapper costs a call into C++."""
     return int(expr.handle.value)
+
+
+def data_address(value: Constant) -> int:
+    """Address of a constant's data, which copies of the constant share."""
+    return value.data.handle.contents.data or id(value)
+
+
+def span_of(name: str) -> Span:
+    """A span whose source is the ONNX name."""
+    return Span(SourceName(name), 0, 0, 0, 0)
+
+
+def is_parameter(array: nd.NDArray) -> bool:
+    """Whether an initializer is a weight; integers and single numbers are part of the program."""
+    return len(array.shape) > 0 and math.prod(array.shape) > 1 and str(array.dtype).startswith("float")
 
 
 def children(expr: RelayExpr) -> list[RelayExpr]:
