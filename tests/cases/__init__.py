@@ -1,0 +1,1 @@
+"""Small inputs from public bug reports of this field, each named by the report it was first seen in."""
