@@ -23,7 +23,18 @@ from tvm_dnnfusion.relay_to_ecg import tensor_infos
 from tvm_dnnfusion.runner import runner_of
 from tvm_dnnfusion.target import host_target
 
+F32 = np.float32
 Feeds = Mapping[str, np.ndarray]
+
+
+def var(name: str, *shape: int, dtype: str = "float32") -> relay.Var:
+    """A static input."""
+    return relay.var(name, shape=shape, dtype=dtype)
+
+
+def random(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Normally distributed float32 numbers."""
+    return rng.normal(size=shape).astype(F32)
 
 
 def module(
