@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import tvm
@@ -86,8 +85,3 @@ def _returned(body: relay.Expr) -> set[int]:
         elif isinstance(expr, relay.TupleGetItem):
             stack.append(expr.tuple_value)
     return found
-
-
-def most_common(count: KernelCount) -> list[tuple[str, int]]:
-    """Kernels by their operators, the most frequent first."""
-    return Counter(" ".join(names) for names in count.operators).most_common()
