@@ -10,14 +10,16 @@ from contextlib import contextmanager
 import tvm
 from tvm import autotvm, relay
 from tvm.target import Target
-from tvm_dnnfusion.passes.canonicalize import Canonicalizer
+from tvm_dnnfusion.passes.canonicalize import Canonicalizer, operator_names
 from tvm_dnnfusion.passes.fold_constants import rewrite_functions
-from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, call_with
+from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter
+from tvm_dnnfusion.passes.layout_choice import chosen_layouts, needs_legalising
 from tvm_dnnfusion.passes.remember_implementations import remembered_implementations
 from tvm_dnnfusion.passes.static_types import StaticTypes
 from tvm_dnnfusion.passes.stock_pass import run_where_possible
 
 from tvm_dnnfusion.errors import TargetError
+from tvm_dnnfusion.node_fields import copy_call
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +76,7 @@ class _SqueezeRewriter(GraphRewriter):
         if shape is None:
             return None
         attrs = tvm.ir.make_node("relay.attrs.ReshapeAttrs", newshape=list(shape), allowzero=0)
-        return call_with(call, relay.op.get("reshape"), args, attrs)
+        return copy_call(call, relay.op.get("reshape"), args, attrs)
 
 
 @tvm.transform.module_pass(opt_level=0, name="dnnfusion.SqueezeAsReshape")
@@ -86,8 +88,8 @@ class SqueezeAsReshape:
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        """``mod`` without static squeezes."""
-        return rewrite_functions(mod, _SqueezeRewriter)
+        """``mod`` without static squeezes, types inferred."""
+        return rewrite_functions(relay.transform.InferType()(mod), _SqueezeRewriter)
 
 
 @tvm.transform.module_pass(opt_level=0, name="dnnfusion.AlterLayout")
@@ -95,10 +97,10 @@ class AlterLayout:
     """Pass that gives convolutions and dense layers the layout their kernels favour on ``target``.
 
     Runs what ``relay.build`` runs at optimisation level 3 (``GetPassPrefix`` in
-    ``src/relay/backend/utils.cc``): ``Legalize``, ``CanonicalizeOps``, ``AlterOpLayout``, in the caller's
-    ``PassContext`` whatever its level, so that an auto-scheduler configuration or tuning records in force
-    decide as they will in ``relay.build``. Then constants are folded, which packs the weights, and
-    conversions that cancel are removed.
+    ``src/relay/backend/utils.cc``): ``Legalize``, ``CanonicalizeOps``, ``AlterOpLayout``, as far as the
+    module's operators need them, in the caller's ``PassContext`` whatever its level, so that an
+    auto-scheduler configuration or tuning records in force decide as they will in ``relay.build``. Then
+    constants are folded, which packs the weights, and conversions that cancel are removed.
 
     A function on which ``AlterOpLayout`` fails keeps its layout; ``refusals`` says why.
 
@@ -106,6 +108,8 @@ class AlterLayout:
     ----------
     target
         The target for which ``relay.build`` will be called.
+    typed
+        The module's types are inferred already.
 
     Raises
     ------
@@ -113,21 +117,38 @@ class AlterLayout:
         TVM does not know the target.
     """
 
-    def __init__(self, target: str | Target) -> None:
+    def __init__(self, target: str | Target, typed: bool = False) -> None:
         self.target = as_target(target)
+        self.typed = typed
         self.refusals: dict[str, str] = {}
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """``mod`` in altered layouts, types inferred."""
-        alter = [
-            relay.transform.Legalize(),
-            relay.transform.CanonicalizeOps(),
-            relay.transform.AlterOpLayout(),
-        ]
-        with self.target, _tuning_records(self.target), remembered_implementations():
+        if not self.typed:
+            mod = relay.transform.InferType()(mod)
+        with (
+            self.target,
+            _tuning_records(self.target),
+            chosen_layouts(self.target),
+            remembered_implementations(),
+        ):
+            alter = _needed_passes(mod, self.target)
             mod, self.refusals = run_where_possible(alter, mod)
             if self.refusals:
                 mod, self.refusals = run_where_possible([SqueezeAsReshape(), *alter], mod)
         for name, reason in self.refusals.items():
             logger.warning("@%s keeps its layout: %s", name, reason)
-        return relay.transform.InferType()(rewrite_functions(mod, Canonicalizer))
+        return rewrite_functions(mod, Canonicalizer)
+
+
+def _needed_passes(mod: tvm.IRModule, target: Target) -> list[tvm.transform.Pass]:
+    """The stock passes that have something to do in a typed ``mod``; each infers all types once more."""
+    names = operator_names(mod)
+    passes: list[tvm.transform.Pass] = []
+    if needs_legalising(mod, names, target):
+        passes.append(relay.transform.Legalize())
+    if "nn.bias_add" in names:
+        passes.append(relay.transform.CanonicalizeOps())
+    if any(relay.op.get(name).get_attr("FTVMAlterOpLayout") is not None for name in names):
+        passes.append(relay.transform.AlterOpLayout())
+    return passes

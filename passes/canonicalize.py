@@ -7,9 +7,11 @@ from tvm import relay
 from tvm_dnnfusion.passes.eliminate_common import CommonExpressions
 from tvm_dnnfusion.passes.fold_constants import ConstantFolder, rewrite_functions
 from tvm_dnnfusion.passes.fold_scale import ScaleFolder, has_scales
-from tvm_dnnfusion.passes.graph_rewriter import call_with, visit_order
 from tvm_dnnfusion.passes.simplify_movement import MovementSimplifier
 from tvm_dnnfusion.passes.stock_pass import run
+
+from tvm_dnnfusion.node_fields import copy_call
+from tvm_dnnfusion.relay_graph import visit_order
 
 
 class Canonicalizer(ConstantFolder):
@@ -74,7 +76,7 @@ class Canonicalizer(ConstantFolder):
         fields["channels"] = kernel[layout.index("O")]
         fields["kernel_size"] = [kernel[layout.index(axis)] for axis in layout if axis not in "OI"]
         node = tvm.ir.make_node(_CONVOLUTIONS[name], **fields)
-        return call_with(call, call.op, args, node)
+        return copy_call(call, call.op, args, node)
 
 
 _CONVOLUTIONS = {
@@ -130,6 +132,7 @@ class Canonicalize:
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """``mod`` in normal form, types inferred."""
+        mod = relay.transform.InferType()(mod)
         names = operator_names(mod)
         if any(name.startswith("qnn.") for name in names):
             mod = _without_qnn(mod)
@@ -145,7 +148,7 @@ class Canonicalize:
         names = operator_names(mod)
         if self._fold_scales and has_scales(names):
             mod = rewrite_functions(mod, ScaleFolder)
-        return relay.transform.InferType()(mod)
+        return mod
 
 
 def _has_constant_shape(mod: tvm.IRModule) -> bool:

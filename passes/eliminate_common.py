@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import tvm
 from tvm import relay
-from tvm_dnnfusion.passes.graph_rewriter import CHILDREN, key_of
+
+from tvm_dnnfusion.node_fields import field_of
+from tvm_dnnfusion.relay_graph import CHILDREN, key_of
 
 # Constants up to this size are compared by value; larger ones only by identity, since reading them costs.
 COMPARED_BYTES = 1 << 10
@@ -41,7 +43,8 @@ class CommonExpressions:
             keys = (scope, -1, *(key_of(field) for field in CHILDREN[kind](expr)))
             return self._others.setdefault(keys, expr)
         if kind is relay.TupleGetItem:
-            return self._others.setdefault((scope, -2, key_of(expr.tuple_value), expr.index), expr)
+            owner, index = field_of(expr, "tuple_value"), field_of(expr, "index")
+            return self._others.setdefault((scope, -2, key_of(owner), index), expr)
         return expr
 
     def _constant(self, constant: relay.Constant) -> relay.Constant:

@@ -7,17 +7,20 @@ without an evaluator goes to stock Relay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relay
 from tvm_dnnfusion.passes import numpy_movement  # noqa: F401  (declares evaluators)
-from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, call_with, key_of
+from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter
 from tvm_dnnfusion.passes.numpy_operators import NUMPY_OPERATORS, NoEvaluator, Unevaluated
 from tvm_dnnfusion.passes.static_types import StaticTypes
 from tvm_dnnfusion.passes.tensor_memory import tensor_of, view
+
+from tvm_dnnfusion.node_fields import copy_call, field_of, items
+from tvm_dnnfusion.relay_graph import key_of
 
 # A folded value may be this many times larger than what it is computed from ...
 GROWTH = 8
@@ -53,7 +56,7 @@ def stored_bytes(value: Array) -> int:
 def _leaves(value: Any) -> list[Any]:
     """The arrays (or output types) in a possibly nested tuple."""
     if isinstance(value, tuple):
-        return [leaf for field in value for leaf in _leaves(field)]
+        return [leaf for element in value for leaf in _leaves(element)]
     return [value]
 
 
@@ -76,7 +79,7 @@ class ConstantFolder(GraphRewriter):
             return self._shape_operator(call, name)
         if not all(self._is_known(arg) for arg in args) or name.startswith(_OPAQUE_PREFIXES):
             return None
-        output = self.types.of(call.checked_type)
+        output = self.types.of(field_of(call, "_checked_type_"))
         if output is None:
             return self._by_stock_relay(call, args)
         values = [self.value(arg) for arg in args]
@@ -114,7 +117,7 @@ class ConstantFolder(GraphRewriter):
         """A constant of ``result``, or the call itself, remembered as known, if that only repeats values."""
         leaves = _leaves(result)
         if _needed_bytes(output) > max(REPEATED_BYTES, 2 * sum(stored_bytes(leaf) for leaf in leaves)):
-            kept = call_with(call, call.op, args)
+            kept = copy_call(call, call.op, args)
             self._values[key_of(kept)] = (kept, result)
             return kept
         return self.constant(result, call.span)
@@ -122,14 +125,14 @@ class ConstantFolder(GraphRewriter):
     def constant(self, value: Any, span: Any) -> relay.Expr:
         """A Relay constant of ``value``, a tuple of them for a tuple."""
         if isinstance(value, tuple):
-            return relay.Tuple([self.constant(field, span) for field in value], span)
+            return relay.Tuple([self.constant(element, span) for element in value], span)
         return relay.Constant(tensor_of(value), span)
 
     def _is_known(self, expr: relay.Expr) -> bool:
         if isinstance(expr, relay.Constant):
             return True
         if isinstance(expr, relay.Tuple):
-            return all(self._is_known(field) for field in expr.fields)
+            return all(self._is_known(element) for element in items(field_of(expr, "fields")))
         return key_of(expr) in self._values
 
     def value(self, expr: relay.Expr) -> Any:
@@ -141,8 +144,8 @@ class ConstantFolder(GraphRewriter):
 
     def _read(self, expr: relay.Expr) -> Any:
         if isinstance(expr, relay.Tuple):
-            fields = tuple(self.value(field) for field in expr.fields)
-            return None if any(field is None for field in fields) else fields
+            values = tuple(self.value(element) for element in items(field_of(expr, "fields")))
+            return None if any(value is None for value in values) else values
         return view(expr.data)
 
     def _shape_operator(self, call: relay.Call, name: str) -> relay.Expr | None:
@@ -157,13 +160,13 @@ class ConstantFolder(GraphRewriter):
         """What stock Relay makes of this one call: it refuses stateful operators and those without value."""
         if not args or any(not _only_constants(arg) for arg in args):
             return None
-        folded = relay.transform.FoldConstantExpr(call_with(call, call.op, args), self._mod)
+        folded = relay.transform.FoldConstantExpr(copy_call(call, call.op, args), self._mod)
         return folded if _only_constants(folded) else None
 
 
 def _only_constants(expr: relay.Expr) -> bool:
     if isinstance(expr, relay.Tuple):
-        return all(_only_constants(field) for field in expr.fields)
+        return all(_only_constants(element) for element in items(field_of(expr, "fields")))
     return isinstance(expr, relay.Constant)
 
 
@@ -174,17 +177,22 @@ _REPEATING = frozenset(
 
 
 def rewrite_functions(mod: tvm.IRModule, rewriter: Callable[..., GraphRewriter], *args: Any) -> tvm.IRModule:
-    """``mod``, types inferred, with each Relay function rewritten by a fresh ``rewriter(mod, *args)``."""
-    mod = relay.transform.InferType()(mod)
-    changed: Sequence[tuple[Any, Any]] = [
-        (global_var, rewriter(mod, *args).rewrite(function))
-        for global_var, function in mod.functions.items()
-        if isinstance(function, relay.Function)
-    ]
+    """A typed ``mod`` with each Relay function rewritten by a fresh ``rewriter(mod, *args)``, typed again.
+
+    Where nothing changes, types are not inferred once more: that takes a millisecond per convolution.
+    """
+    changed: list[tuple[Any, Any]] = []
+    for global_var, function in mod.functions.items():
+        if isinstance(function, relay.Function):
+            rewritten = rewriter(mod, *args).rewrite(function)
+            if key_of(rewritten) != key_of(function):
+                changed.append((global_var, rewritten))
+    if not changed:
+        return mod
     result = tvm.IRModule(mod.functions, mod.type_definitions, attrs=mod.attrs)
     for global_var, function in changed:
         result[global_var] = function
-    return result
+    return relay.transform.InferType()(result)
 
 
 @tvm.transform.module_pass(opt_level=0, name="dnnfusion.FoldConstants")
@@ -198,5 +206,5 @@ class FoldConstants:
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        """``mod`` with constants folded; type inference is needed again afterwards."""
-        return rewrite_functions(mod, ConstantFolder)
+        """``mod`` with constants folded, types inferred."""
+        return rewrite_functions(relay.transform.InferType()(mod), ConstantFolder)

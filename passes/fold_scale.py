@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from tvm import relay
 from tvm_dnnfusion.passes.fold_constants import ConstantFolder
-from tvm_dnnfusion.passes.graph_rewriter import call_with, key_of
+
+from tvm_dnnfusion.node_fields import copy_call
+from tvm_dnnfusion.relay_graph import key_of
 
 # Axis of the output channels in the data's and the kernel's layout.
 _CONVOLUTIONS = frozenset({"nn.conv1d", "nn.conv2d", "nn.conv3d"})
@@ -62,7 +64,7 @@ class ScaleFolder(ConstantFolder):
             shift = None if product is None else self._product(self.value(bias), scale)
             if shift is None:
                 return None
-            return call_with(call, total.op, [product, self.constant(shift, bias.span)], total.attrs)
+            return copy_call(call, total.op, [product, self.constant(shift, bias.span)], total.attrs)
         return None
 
     def _is_only_use(self, original: relay.Expr, rewritten: relay.Expr) -> bool:
@@ -85,7 +87,7 @@ class ScaleFolder(ConstantFolder):
         if factors.size > 1:
             shape[axes[1]] = factors.size
         product = self._product(value, factors.reshape(shape))
-        return None if product is None else call_with(linear, linear.op, [data, self.constant(product, None)])
+        return None if product is None else copy_call(linear, linear.op, [data, self.constant(product, None)])
 
     @staticmethod
     def _product(values: np.ndarray | None, factors: np.ndarray) -> np.ndarray | None:

@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 import tvm
 from tvm import relay
 from tvm_dnnfusion.passes.graph_rebuilder import GraphRebuilder
-from tvm_dnnfusion.passes.graph_rewriter import is_sealed, key_of
 
 from tvm_dnnfusion.ecg import ECG, Value
 from tvm_dnnfusion.fusion_join import join_small
 from tvm_dnnfusion.fusion_legality import Limits
 from tvm_dnnfusion.fusion_plan import plan_fusion
 from tvm_dnnfusion.fusion_verify import verify_plan
+from tvm_dnnfusion.node_fields import field_of, make_call
 from tvm_dnnfusion.plan import Group, Plan
 from tvm_dnnfusion.profitability import Profitability, StaticProfitability
+from tvm_dnnfusion.relay_graph import CHILDREN, is_sealed, key_of
 from tvm_dnnfusion.relay_to_ecg import RelayECG, build_ecg
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class _Realiser(GraphRebuilder):
         if group is None:
             return None
         values = self.graph.values[key]
-        if not isinstance(expr.checked_type, relay.TupleType):
+        if not _is_tuple(expr):
             return self._value(values[0])
         return relay.Tuple([self._value(v) for v in values])
 
@@ -102,7 +103,7 @@ class _Realiser(GraphRebuilder):
         body = outputs[0] if len(outputs) == 1 else relay.Tuple(outputs)
         function = relay.Function(params, body).with_attr("Primitive", tvm.tir.IntImm("int32", 1))
         function = function.with_attr(MAPPING_TYPE, group.mapping_type.value)
-        call = relay.Call(function, args, span=self.graph.exprs[group.seed].span)
+        call = make_call(function, args, None, field_of(self.graph.exprs[group.seed], "span"))
         return [call] if len(outputs) == 1 else [relay.TupleGetItem(call, i) for i in range(len(outputs))]
 
     def _argument(self, value: Value) -> relay.Expr:
@@ -110,28 +111,30 @@ class _Realiser(GraphRebuilder):
         if key_of(owner) in self.group_of:
             return self._value(value)
         rebuilt = self.rebuilt(owner)
-        is_tuple = isinstance(owner.checked_type, relay.TupleType)
-        return relay.TupleGetItem(rebuilt, value.index) if is_tuple else rebuilt
+        return relay.TupleGetItem(rebuilt, value.index) if _is_tuple(owner) else rebuilt
 
     def _inner_call(self, number: int, inner: dict[Value, relay.Expr]) -> None:
         """Copy one operator call into its group's function."""
         node, call = self.ecg.nodes[number], self.graph.exprs[number]
         operands = iter(node.inputs)
+        op, *sources = CHILDREN[relay.Call](call)
         args = []
-        for arg in call.args:
-            if isinstance(arg.checked_type, relay.TupleType):
-                args.append(relay.Tuple([inner[next(operands)] for _ in arg.checked_type.fields]))
-            else:
-                args.append(inner[next(operands)])
-        copy = relay.Call(call.op, args, call.attrs, span=call.span)
+        for source in sources:
+            fields = self.graph.fields[key_of(source)]
+            found = [inner[next(operands)] for _ in range(fields or 1)]
+            args.append(relay.Tuple(found) if fields else found[0])
+        copy = make_call(op, args, field_of(call, "attrs"), field_of(call, "span"))
         for value in self.graph.values[key_of(call)]:
-            is_tuple = isinstance(call.checked_type, relay.TupleType)
-            inner[value] = relay.TupleGetItem(copy, value.index) if is_tuple else copy
+            inner[value] = relay.TupleGetItem(copy, value.index) if _is_tuple(call) else copy
+
+
+def _is_tuple(expr: relay.Expr) -> bool:
+    return isinstance(field_of(expr, "_checked_type_"), relay.TupleType)
 
 
 def _type_of(expr: relay.Expr, value: Value) -> relay.Type:
     """Type of one value, extents in the integer type that they have: int64 ones do not unify with int32."""
-    type_ = expr.checked_type
+    type_ = field_of(expr, "_checked_type_")
     return type_.fields[value.index] if isinstance(type_, relay.TupleType) else type_
 
 
@@ -171,6 +174,10 @@ class FuseByMappingType:
         Check each plan against the definition of legality (debugging).
     on_plan
         Called with each :class:`PlannedFunction`.
+    typed
+        The module's types are inferred already.
+    infer_types
+        Infer them in the result; ``SealBlocks`` does not need them.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -178,14 +185,18 @@ class FuseByMappingType:
     verify: bool = False
     join_bytes: int = 4096
     on_plan: Callable[[PlannedFunction], None] | None = None
+    typed: bool = False
+    infer_types: bool = True
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with groups as calls of primitive functions; types inferred."""
-        mod = relay.transform.InferType()(mod)
+        if not self.typed:
+            mod = relay.transform.InferType()(mod)
+        result = tvm.IRModule(mod.functions, mod.type_definitions, attrs=mod.attrs)
         for var, function in mod.functions.items():
             if isinstance(function, relay.Function) and not is_sealed(function):
-                mod.update_func(var, self._fuse(var.name_hint, function))
-        return relay.transform.InferType()(mod)
+                result.update_func(var, self._fuse(var.name_hint, function))
+        return relay.transform.InferType()(result) if self.infer_types else result
 
     def _fuse(self, name: str, function: relay.Function) -> relay.Function:
         graph = build_ecg(function)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm import relay
-from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, Visit, key_of
+from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter
+
+from tvm_dnnfusion.relay_graph import Visit, key_of
 
 
 class GraphRebuilder:

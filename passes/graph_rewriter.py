@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import tvm
 from tvm import relay
 from tvm.relay.adt import Clause, Match
 from tvm.relay.expr import (
-    CallWithFields,
     IfWithFields,
     LetWithFields,
     RefCreate,
@@ -30,40 +28,8 @@ from tvm.relay.expr import (
 )
 from tvm.relay.function import FunctionWithFields
 
-# A function that carries one of these is compiled as it stands: by a kernel of its own, or by somebody else.
-SEALED_FUNCTION_ATTRIBUTES = ("Primitive", "Compiler", "Composite")
-
-
-def is_sealed(function: relay.Function) -> bool:
-    """Whether ``function`` is a kernel already or another compiler's: its body is not ours to rewrite."""
-    attrs = function.attrs
-    return attrs is not None and any(name in attrs for name in SEALED_FUNCTION_ATTRIBUTES)
-
-
-def key_of(expr: relay.Expr) -> int:
-    """The identity of the node behind ``expr``: one for all Python handles of it, while one lives."""
-    return expr.handle.value
-
-
-def _function_children(function: relay.Function) -> list[relay.Expr]:
-    return [] if is_sealed(function) else [function.body]
-
-
-CHILDREN: dict[type, Callable[..., list[relay.Expr]]] = {
-    relay.Call: lambda e: [e.op, *e.args],
-    relay.Tuple: lambda e: list(e.fields),
-    relay.TupleGetItem: lambda e: [e.tuple_value],
-    relay.If: lambda e: [e.cond, e.true_branch, e.false_branch],
-    relay.Let: lambda e: [e.value, e.var, e.body],
-    relay.Function: _function_children,
-    Match: lambda e: [e.data, *(clause.rhs for clause in e.clauses)],
-    RefCreate: lambda e: [e.value],
-    RefRead: lambda e: [e.ref],
-    RefWrite: lambda e: [e.ref, e.value],
-}
-
-# Position of the first child that is a scope of its own: it may run not at all, once, or many times.
-_FIRST_SCOPED_CHILD: dict[type, int] = {relay.If: 1, relay.Let: 2, relay.Function: 0, Match: 1}
+from tvm_dnnfusion.node_fields import copy_call
+from tvm_dnnfusion.relay_graph import Visit, key_of, visit_order
 
 
 def _rebuilt_match(match: Match, children: list[relay.Expr]) -> Match:
@@ -71,23 +37,8 @@ def _rebuilt_match(match: Match, children: list[relay.Expr]) -> Match:
     return Match(children[0], clauses, match.complete)
 
 
-_NO_TYPES = tvm.runtime.convert([])
-
-
-def call_with(
-    call: relay.Call, op: relay.Expr, args: list[relay.Expr], attrs: tvm.ir.Attrs | None = None
-) -> relay.Call:
-    """``call`` with another callee, arguments and (unless None) attributes; it keeps its span and type.
-
-    Type inference leaves the operands' types on a call and unifies with them when it runs again, so that an
-    extent once unknown would stay unknown: for an operator they are dropped.
-    """
-    types = _NO_TYPES if isinstance(op, tvm.ir.Op) else None
-    return CallWithFields(call, op, args, attrs, types)
-
-
 _REBUILD: dict[type, Callable[..., relay.Expr]] = {
-    relay.Call: lambda e, c: call_with(e, c[0], c[1:]),
+    relay.Call: lambda e, c: copy_call(e, c[0], c[1:]),
     relay.Tuple: lambda e, c: TupleWithFields(e, c),
     relay.TupleGetItem: lambda e, c: TupleGetItemWithFields(e, c[0]),
     relay.If: lambda e, c: IfWithFields(e, *c),
@@ -98,49 +49,6 @@ _REBUILD: dict[type, Callable[..., relay.Expr]] = {
     RefRead: lambda e, c: RefReadWithFields(e, c[0]),
     RefWrite: lambda e, c: RefWriteWithFields(e, *c),
 }
-
-
-@dataclass(frozen=True)
-class Visit:
-    """One node of a traversal; ``scope`` is the function, branch or let body around it."""
-
-    expr: relay.Expr
-    children: list[relay.Expr]
-    scope: int
-
-
-def visit_order(root: relay.Expr) -> list[Visit]:
-    """Each node under ``root`` once, children first; bodies of sealed functions are not entered.
-
-    A node that several scopes share belongs to the one that reaches it first.
-    """
-    seen: set[int] = set()
-    order: list[Visit] = []
-    scopes = 1
-    stack: list[tuple[relay.Expr, int, Visit | None]] = [(root, 0, None)]
-    while stack:
-        expr, scope, visit = stack.pop()
-        if visit is not None:
-            order.append(visit)
-            continue
-        key = key_of(expr)
-        if key in seen:
-            continue
-        seen.add(key)
-        kind = type(expr)
-        children = CHILDREN[kind](expr) if kind in CHILDREN else []
-        visit = Visit(expr, children, scope)
-        if not children:
-            order.append(visit)
-            continue
-        stack.append((expr, scope, visit))
-        first_scoped = _FIRST_SCOPED_CHILD.get(kind, len(children))
-        for position in range(len(children) - 1, -1, -1):
-            child_scope = scope
-            if position >= first_scoped:
-                child_scope, scopes = scopes, scopes + 1
-            stack.append((children[position], child_scope, None))
-    return order
 
 
 class GraphRewriter:

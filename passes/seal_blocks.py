@@ -10,7 +10,6 @@ import tvm
 from tvm import relay
 from tvm_dnnfusion.passes.fuse_by_mapping_type import MAPPING_TYPE
 from tvm_dnnfusion.passes.graph_rebuilder import GraphRebuilder
-from tvm_dnnfusion.passes.graph_rewriter import is_sealed, key_of, visit_order
 
 from tvm_dnnfusion.block_body import decode_body, encode_body
 from tvm_dnnfusion.block_operator import (
@@ -20,6 +19,7 @@ from tvm_dnnfusion.block_operator import (
     is_block,
     make_block,
 )
+from tvm_dnnfusion.relay_graph import is_sealed, key_of, visit_order
 
 
 def is_group(expr: relay.Expr) -> bool:
@@ -51,7 +51,7 @@ class _Unsealer(GraphRebuilder):
 
 
 def _rebuild_functions(mod: tvm.IRModule, rebuilder: type[GraphRebuilder]) -> tvm.IRModule:
-    mod = relay.transform.InferType()(mod)
+    mod = tvm.IRModule(mod.functions, mod.type_definitions, attrs=mod.attrs)
     for var, function in mod.functions.items():
         if not isinstance(function, relay.Function) or is_sealed(function):
             continue

@@ -23,8 +23,11 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import relay
-from tvm_dnnfusion.passes.graph_rewriter import call_with, key_of
 from tvm_dnnfusion.passes.static_types import StaticTypes, constant_type
+
+from tvm_dnnfusion.block_attributes import make_attributes
+from tvm_dnnfusion.node_fields import copy_call, field_of, items
+from tvm_dnnfusion.relay_graph import key_of
 
 RESHAPES = frozenset(
     {"reshape", "squeeze", "expand_dims", "nn.batch_flatten", "contrib_reverse_reshape", "reshape_like"}
@@ -59,10 +62,7 @@ class MovementSimplifier:
             return known[1]
         if isinstance(expr, relay.Constant):
             return constant_type(expr.data)
-        try:
-            return expr.checked_type
-        except ValueError:
-            return None
+        return field_of(expr, "_checked_type_")
 
     def simplified(self, call: relay.Call, name: str, args: list[relay.Expr]) -> relay.Expr | None:
         """What ``call`` of the operator ``name`` on ``args`` simplifies to; None: no rule fires."""
@@ -74,10 +74,10 @@ class MovementSimplifier:
         return self._static.shape(self.type_of(expr))
 
     def _reshape(self, move: Movement) -> relay.Expr | None:
-        shape = self._static.shape(move.call.checked_type)
+        shape = self._static.shape(field_of(move.call, "_checked_type_"))
         if shape is None or self.shape_of(move.args[0]) is None:
             return None
-        return self._reshaped(move, move.args[0], shape, must_change=move.name == "reshape_like")
+        return self._reshaped(move, move.args[0], shape, must_change=move.name in ("reshape_like", "squeeze"))
 
     def _reshaped(
         self, move: Movement, source: relay.Expr, shape: Shape, must_change: bool
@@ -90,12 +90,12 @@ class MovementSimplifier:
             return source
         if not must_change:
             return None
-        attrs = tvm.ir.make_node("relay.attrs.ReshapeAttrs", newshape=list(shape), allowzero=0)
-        return call_with(move.call, relay.op.get("reshape"), [source], attrs)
+        attrs = make_attributes("relay.attrs.ReshapeAttrs", newshape=list(shape), allowzero=0)
+        return copy_call(move.call, relay.op.get("reshape"), [source], attrs)
 
     def _transpose(self, move: Movement) -> relay.Expr | None:
-        type_ = move.call.checked_type
-        rank = len(type_.shape)
+        type_ = field_of(move.call, "_checked_type_")
+        rank = len(field_of(type_, "shape"))
         source = move.args[0]
         order = _axes(move.call, rank)
         inner = _producer(source, frozenset({"transpose"}))
@@ -112,7 +112,7 @@ class MovementSimplifier:
         if inner is None:
             return None
         attrs = tvm.ir.make_node("relay.attrs.TransposeAttrs", axes=list(order))
-        return call_with(move.call, relay.op.get("transpose"), [source], attrs)
+        return copy_call(move.call, relay.op.get("transpose"), [source], attrs)
 
     def _cast(self, move: Movement) -> relay.Expr | None:
         source_type = self.type_of(move.args[0])
@@ -125,7 +125,7 @@ class MovementSimplifier:
 
     def _same_shape(self, move: Movement) -> relay.Expr | None:
         """For operators that, unless they change the shape, do nothing."""
-        shape = self._static.shape(move.call.checked_type)
+        shape = self._static.shape(field_of(move.call, "_checked_type_"))
         return move.args[0] if shape is not None and self.shape_of(move.args[0]) == shape else None
 
     def _strided_slice(self, move: Movement) -> relay.Expr | None:
@@ -156,7 +156,7 @@ class MovementSimplifier:
         if first == last:
             return source
         attrs = tvm.ir.make_node("relay.attrs.LayoutTransformAttrs", src_layout=first, dst_layout=last)
-        return call_with(move.call, relay.op.get("layout_transform"), [source], attrs)
+        return copy_call(move.call, relay.op.get("layout_transform"), [source], attrs)
 
     def _keeps_every_element(self, call: relay.Call) -> bool:
         """Whether a layout's blocks divide the extents, so that nothing is padded."""
@@ -173,17 +173,18 @@ def _size(shape: Shape) -> int:
 
 def _producer(expr: relay.Expr, names: frozenset[str]) -> relay.Call | None:
     """``expr`` if it is a call of one of the operators ``names``."""
-    if not isinstance(expr, relay.Call) or not isinstance(expr.op, tvm.ir.Op):
+    if not isinstance(expr, relay.Call):
         return None
-    return expr if expr.op.name in names else None
+    op = field_of(expr, "op")
+    return expr if isinstance(op, tvm.ir.Op) and field_of(op, "name") in names else None
 
 
 def _axes(call: relay.Call, rank: int) -> Shape:
     """The axes of a transpose, none negative; without axes it reverses them."""
-    axes = call.attrs.axes
+    axes = field_of(field_of(call, "attrs"), "axes")
     if not axes:
         return tuple(reversed(range(rank)))
-    return tuple(int(axis) % rank for axis in axes)
+    return tuple(field_of(axis, "value") % rank for axis in items(axes))
 
 
 _Rule = Callable[[MovementSimplifier, Movement], "relay.Expr | None"]

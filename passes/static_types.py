@@ -14,6 +14,9 @@ import tvm
 from tvm import relay
 from tvm_dnnfusion.passes.tensor_memory import native_dtype
 
+from tvm_dnnfusion.node_fields import shape_of
+from tvm_dnnfusion.structural_memo import StructuralMemo
+
 
 @dataclass(frozen=True)
 class OutputType:
@@ -31,19 +34,11 @@ class StaticTypes:
     """Converts types and remembers each distinct one."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[relay.Type, StaticType]] = {}
+        self._known: StructuralMemo[StaticType] = StructuralMemo(self._converted)
 
     def of(self, type_: relay.Type | None) -> StaticType:
         """The :class:`OutputType` of ``type_``, a tuple of them for a tuple; None if it has none."""
-        if type_ is None:
-            return None
-        key = tvm.ir.structural_hash(type_)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = (type_, self._converted(type_))
-        elif not tvm.ir.structural_equal(known[0], type_):
-            return self._converted(type_)
-        return known[1]
+        return None if type_ is None else self._known.of(type_)
 
     def shape(self, type_: relay.Type | None) -> tuple[int, ...] | None:
         """The static shape of a tensor type without empty axes; None for anything else."""
@@ -56,11 +51,10 @@ class StaticTypes:
             return None if any(field is None for field in fields) else fields
         if not isinstance(type_, relay.TensorType):
             return None
-        extents = list(type_.shape)
-        if not all(isinstance(extent, tvm.tir.IntImm) for extent in extents):
+        shape, dtype = shape_of(type_), native_dtype(type_.dtype)
+        if dtype is None or None in shape:
             return None
-        dtype = native_dtype(type_.dtype)
-        return None if dtype is None else OutputType(tuple(int(extent) for extent in extents), dtype)
+        return OutputType(tuple(extent for extent in shape if extent is not None), dtype)
 
 
 def constant_type(data: tvm.nd.NDArray) -> relay.TensorType:

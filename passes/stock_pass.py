@@ -16,18 +16,17 @@ _SKIP = "SkipOptimization"
 
 
 def run(pass_: Pass, mod: tvm.IRModule) -> tvm.IRModule:
-    """``pass_(mod)`` with types inferred before; ``mod`` itself if the caller's context disables the pass.
+    """``pass_(mod)`` for a typed module; ``mod`` itself if the caller's context disables the pass.
 
     Only ``Sequential`` looks at optimisation levels and required passes, so a pass that is called directly
-    runs at any level, in the caller's context, with its configuration and instruments.
+    runs at any level, in the caller's context, with its configuration and instruments. The result is typed:
+    a function pass infers types when it is done (``src/relay/ir/transform.cc``).
     """
-    if pass_.info.name in _disabled():
-        return mod
-    return pass_(relay.transform.InferType()(mod))
+    return mod if pass_.info.name in _disabled() else pass_(mod)
 
 
 def run_where_possible(passes: Sequence[Pass], mod: tvm.IRModule) -> tuple[tvm.IRModule, dict[str, str]]:
-    """``passes`` run on each function that they can handle.
+    """``passes`` run on each function of a typed module that they can handle.
 
     Returns
     -------
@@ -61,7 +60,7 @@ def _tried(passes: Sequence[Pass], mod: tvm.IRModule, name: str) -> tuple[tvm.IR
 def _run_all(passes: Sequence[Pass], mod: tvm.IRModule) -> tvm.IRModule:
     for pass_ in passes:
         mod = run(pass_, mod)
-    return relay.transform.InferType()(mod)
+    return mod
 
 
 def _run_on(passes: Sequence[Pass], mod: tvm.IRModule, name: str) -> tvm.IRModule:

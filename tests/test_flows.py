@@ -18,10 +18,10 @@ from tvm.contrib import graph_executor
 from tvm.relay.backend import Executor, Runtime
 from tvm.runtime.executor import AotModule
 from tvm.runtime.vm import VirtualMachine
-from tvm_dnnfusion.passes.graph_rewriter import visit_order
 
 from tvm_dnnfusion import DNNFusion, Options
 from tvm_dnnfusion.block_operator import is_block
+from tvm_dnnfusion.relay_graph import visit_order
 
 TARGET = tvm.target.Target("llvm -mcpu=znver1")
 

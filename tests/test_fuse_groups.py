@@ -10,11 +10,11 @@ from tvm import relay
 from tvm.runtime.vm import VirtualMachine
 from tvm_dnnfusion.passes import FuseByMappingType, SealBlocks
 from tvm_dnnfusion.passes.fuse_by_mapping_type import MAPPING_TYPE
-from tvm_dnnfusion.passes.graph_rewriter import visit_order
 from tvm_dnnfusion.passes.seal_blocks import is_group
 
 from tvm_dnnfusion import DNNFusion
 from tvm_dnnfusion.block_operator import is_block
+from tvm_dnnfusion.relay_graph import visit_order
 
 TARGET = "llvm -mcpu=znver1"
 ONE = "One-to-One"

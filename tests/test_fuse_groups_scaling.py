@@ -8,11 +8,11 @@ from collections.abc import Callable
 import tvm
 from tvm import relay
 from tvm_dnnfusion.passes import FuseByMappingType, SealBlocks
-from tvm_dnnfusion.passes.graph_rewriter import visit_order
 
 from tvm_dnnfusion import DNNFusion
 from tvm_dnnfusion.block_body import decode_body
 from tvm_dnnfusion.block_operator import block_text, is_block
+from tvm_dnnfusion.relay_graph import visit_order
 
 # Four times the operators: linear time is 4 times as long, quadratic time 16 times.
 GROWTH, MOST = 4, 8.0

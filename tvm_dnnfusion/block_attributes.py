@@ -10,9 +10,12 @@ from __future__ import annotations
 import functools
 import json
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import tvm
+
+from .node_fields import field_of, items
 
 _SAVED = "saved"
 _FLOAT = "float"
@@ -24,10 +27,11 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {_FLOAT: repr(value)}
-    if isinstance(value, (tvm.tir.IntImm,)):
-        return {"int": int(value), "dtype": value.dtype} if value.dtype not in ("int32",) else int(value)
-    if isinstance(value, (tvm.ir.Array, list, tuple)):
-        return [_plain(v) for v in value]
+    if isinstance(value, tvm.tir.IntImm):
+        number, dtype = field_of(value, "value"), field_of(value, "dtype")
+        return number if dtype == "int32" else {"int": number, "dtype": dtype}
+    if isinstance(value, tvm.ir.Array):
+        return [_plain(v) for v in items(value)]
     if isinstance(value, (str, tvm.runtime.String)):
         return str(value)
     raise TypeError(type(value).__name__)
@@ -47,7 +51,7 @@ def _same(a: tvm.ir.Attrs, b: tvm.ir.Attrs) -> bool:
     """Structural equality, with floats to the bit: TVM's own compares doubles to 1e-9."""
     if not tvm.ir.structural_equal(a, b):
         return False
-    return all(_bits(a[name]) == _bits(b[name]) for name in _fields(a))
+    return all(_bits(field_of(a, name)) == _bits(field_of(b, name)) for name in _fields(a))
 
 
 def _bits(value: Any) -> str:
@@ -75,7 +79,7 @@ def encode_attributes(attrs: tvm.ir.Attrs | None) -> list[Any] | None:
         return None
     key = f"relay.attrs.{type(attrs).__name__}"  # the naming rule of tvm.relay.op.op_attrs; checked below
     try:
-        plain = [key, {name: _plain(attrs[name]) for name in _fields(attrs)}]
+        plain = [key, {name: _plain(field_of(attrs, name)) for name in _fields(attrs)}]
         text = json.dumps(plain)
         if text in _VERIFIED or _same(_decode(text), attrs):
             _VERIFIED.add(text)
@@ -83,6 +87,29 @@ def encode_attributes(attrs: tvm.ir.Attrs | None) -> list[Any] | None:
     except (TypeError, tvm.TVMError):
         pass
     return [_SAVED, tvm.ir.save_json(attrs)]
+
+
+def plain_attributes(encoded: list[Any] | None) -> Any:
+    """Encoded attributes as an object with Python's numbers, strings and lists; None for none.
+
+    It is read like the attributes themselves, without a call into TVM per field.
+    """
+    if encoded is None or encoded[0] == _SAVED:
+        return None if encoded is None else decode_attributes(encoded)
+    return SimpleNamespace(**{name: _python(value) for name, value in encoded[1].items()})
+
+
+def make_attributes(type_key: str, **fields: Any) -> tvm.ir.Attrs:
+    """Attributes of Python's numbers, strings and lists; equal ones are one object."""
+    return _decode(json.dumps([type_key, fields]))
+
+
+def _python(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return [_python(p) for p in plain]
+    if isinstance(plain, dict):
+        return float(plain[_FLOAT]) if _FLOAT in plain else plain["int"]
+    return plain
 
 
 @functools.lru_cache(maxsize=4096)

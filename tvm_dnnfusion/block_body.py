@@ -25,7 +25,8 @@ from tvm import relay
 
 from .block_attributes import decode_attributes, encode_attributes
 from .errors import BlockError
-from .relay_graph import post_order
+from .node_fields import field_of, items, make_call
+from .relay_graph import Visit, key_of, visit_order
 
 Operand = Any  # str, or a list of them for a tuple: the JSON forms above
 
@@ -70,10 +71,13 @@ def _decode_scalar(text: str) -> relay.Constant:
 
 def _encode_type(type_: relay.TensorType) -> list[Any]:
     """Shape and dtype; an extent that is not int32 is written with its type, for types to unify."""
-    if not all(isinstance(d, tvm.tir.IntImm) for d in type_.shape):
+    extents = items(field_of(type_, "shape"))
+    if not all(isinstance(d, tvm.tir.IntImm) for d in extents):
         raise BlockError(f"an input of a block is {type_}; only static shapes are accepted")
-    shape = [int(d) if d.dtype == "int32" else [int(d), d.dtype] for d in type_.shape]
-    return [shape, type_.dtype]
+    dtypes = [field_of(d, "dtype") for d in extents]
+    values = [field_of(d, "value") for d in extents]
+    shape = [v if dtype == "int32" else [v, dtype] for v, dtype in zip(values, dtypes, strict=True)]
+    return [shape, field_of(type_, "dtype")]
 
 
 def _decode_type(plain: list[Any]) -> relay.TensorType:
@@ -84,45 +88,51 @@ def _decode_type(plain: list[Any]) -> relay.TensorType:
     return relay.TensorType(extents, dtype)
 
 
+def _type_of(param: relay.Var) -> relay.TensorType:
+    """The inferred type of a parameter, or else the one it is declared with."""
+    return field_of(param, "_checked_type_") or field_of(param, "type_annotation")
+
+
 class _Encoder:
     def __init__(self, function: relay.Function) -> None:
-        self.function = function
-        self.names: dict[relay.Expr, Operand] = {p: f"x{i}" for i, p in enumerate(function.params)}
+        self.params, self.root = items(field_of(function, "params")), field_of(function, "body")
+        self.names: dict[int, Operand] = {key_of(p): f"x{i}" for i, p in enumerate(self.params)}
         self.operators: list[list[Any]] = []
 
     def run(self) -> str:
-        for expr in post_order(self.function.body):
-            self._visit(expr)
-        outputs = self.names[self.function.body]
-        inputs = [_encode_type(p.checked_type) for p in self.function.params]
+        order = visit_order(self.root)  # keeps the keys of names alive
+        for visit in order:
+            self._visit(visit)
+        outputs = self.names[key_of(self.root)]
         body = {
-            "inputs": inputs,
+            "inputs": [_encode_type(_type_of(p)) for p in self.params],
             "operators": self.operators,
             # A list of one is that one result itself, so a tuple of one is wrapped once more.
             "outputs": outputs if isinstance(outputs, list) and len(outputs) != 1 else [outputs],
         }
         return json.dumps(body, separators=(",", ":"))
 
-    def _visit(self, expr: relay.Expr) -> None:
-        if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
-            entry = [expr.op.name, [self.names[a] for a in expr.args]]
-            attributes = encode_attributes(expr.attrs)
+    def _visit(self, visit: Visit) -> None:
+        expr, children, key = visit.expr, visit.children, key_of(visit.expr)
+        if isinstance(expr, relay.Call) and isinstance(children[0], tvm.ir.Op):
+            entry = [field_of(children[0], "name"), [self.names[key_of(a)] for a in children[1:]]]
+            attributes = encode_attributes(field_of(expr, "attrs"))
             if attributes is not None:
                 entry.append(attributes)
-            self.names[expr] = str(len(self.operators))
+            self.names[key] = str(len(self.operators))
             self.operators.append(entry)
         elif isinstance(expr, relay.Constant):
             if expr.data.shape:
                 raise BlockError(
                     "a block's body holds a tensor constant; tensor constants are passed as inputs"
                 )
-            self.names[expr] = encode_scalar(expr)
+            self.names[key] = encode_scalar(expr)
         elif isinstance(expr, relay.Tuple):
-            self.names[expr] = [self.names[f] for f in expr.fields]
+            self.names[key] = [self.names[key_of(f)] for f in children]
         elif isinstance(expr, relay.TupleGetItem):
-            owner = self.names[expr.tuple_value]
-            self.names[expr] = owner[expr.index] if isinstance(owner, list) else f"{owner}.{expr.index}"
-        elif expr not in self.names and not isinstance(expr, tvm.ir.Op):
+            owner = self.names[key_of(children[0])]
+            self.names[key] = owner[expr.index] if isinstance(owner, list) else f"{owner}.{expr.index}"
+        elif key not in self.names and not isinstance(expr, tvm.ir.Op):
             raise BlockError(f"a block's body holds a {_kind(expr)}; only calls of operators are accepted")
 
 
@@ -133,7 +143,7 @@ def _kind(expr: relay.Expr) -> str:
 
 
 def encode_body(function: relay.Function) -> str:
-    """The text of a typed group function.
+    """The text of a group function, typed or with declared parameters.
 
     Parameters
     ----------
@@ -156,7 +166,7 @@ class _Decoder:
         for name, operands, *rest in body["operators"]:
             attributes = decode_attributes(rest[0]) if rest else None
             args = [self.operand(o) for o in operands]
-            self.operators.append(relay.Call(relay.op.get(name), args, attributes))
+            self.operators.append(make_call(relay.op.get(name), args, attributes))
         outputs = [self.operand(o) for o in body["outputs"]]
         self.function = relay.Function(self.params, outputs[0] if len(outputs) == 1 else relay.Tuple(outputs))
 
@@ -191,5 +201,5 @@ def decode_body(text: str) -> Body:
         typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, tvm.TVMError) as error:
         raise BlockError(f"not a block's body ({error}): {text[:120]}") from error
-    calls = tuple(e for e in post_order(typed.body) if isinstance(e, relay.Call))
+    calls = tuple(v.expr for v in visit_order(typed.body) if isinstance(v.expr, relay.Call))
     return Body(typed, calls)

@@ -17,6 +17,7 @@ from tvm.target import override_native_generic_func
 from .block_body import decode_body
 from .block_lowering import LoweredBlock, lower_body
 from .errors import BlockError
+from .node_fields import field_of, items, make_call, shape_of, structural_equal
 from .schedules.registry import schedule_block
 
 MAX_BLOCK_INPUTS = 128
@@ -44,10 +45,10 @@ def _attribute(attrs: tvm.ir.Attrs, name: str) -> str:
     Relay prints a ``DictAttrs`` as one attribute ``__dict__``, and its parser takes that for an attribute of
     this name: it is looked through, so that printed modules can be read again.
     """
-    fields = attrs
-    while name not in fields.keys() and "__dict__" in fields.keys():  # noqa: SIM118 (TVM's have no __contains__)
-        fields = fields["__dict__"]
-    return str(fields[name])
+    try:
+        return str(field_of(attrs, name))
+    except AttributeError:
+        return _attribute(attrs["__dict__"], name)
 
 
 def make_block(
@@ -72,25 +73,26 @@ def make_block(
     if not 1 <= len(args) <= MAX_BLOCK_INPUTS:
         raise BlockError(f"a block of {len(args)} inputs; 1 to {MAX_BLOCK_INPUTS} are accepted")
     attrs = tvm.ir.make_node("DictAttrs", body=text, mapping_type=mapping_type)
-    return relay.Call(relay.op.get(f"{PREFIX}{len(args)}"), args, attrs, span=span)
+    return make_call(relay.op.get(f"{PREFIX}{len(args)}"), args, attrs, span)
 
 
 def _same_type(a: relay.TensorType, b: relay.TensorType) -> bool:
     """Equal dtype and extents, whatever integer types the extents have: TVM mixes int32 and int64."""
-    if tvm.ir.structural_equal(a, b):  # one call of C++ instead of one per extent
+    if structural_equal(a, b):  # one call of C++ instead of one per extent
         return True
-    extents = [tuple(int(d) for d in t.shape if isinstance(d, tvm.tir.IntImm)) for t in (a, b)]
-    return a.dtype == b.dtype and len(a.shape) == len(b.shape) and extents[0] == extents[1]
+    return field_of(a, "dtype") == field_of(b, "dtype") and shape_of(a) == shape_of(b)
 
 
 def _type_relation(arg_types: list[relay.Type], attrs: tvm.ir.Attrs) -> relay.Type | None:
     function = decode_body(_attribute(attrs, "body")).function
-    if len(arg_types) != len(function.params):
-        raise BlockError(f"a block of {len(arg_types)} inputs has a body of {len(function.params)}")
-    for given, param in zip(arg_types, function.params, strict=True):
-        if isinstance(given, relay.TensorType) and not _same_type(given, param.checked_type):
-            raise BlockError(f"a block's input is {given}, but its body takes {param.checked_type}")
-    return function.checked_type.ret_type
+    type_ = field_of(function, "_checked_type_")
+    given_types, taken_types = items(arg_types), items(field_of(type_, "arg_types"))
+    if len(given_types) != len(taken_types):
+        raise BlockError(f"a block of {len(given_types)} inputs has a body of {len(taken_types)}")
+    for given, taken in zip(given_types, taken_types, strict=True):
+        if isinstance(given, relay.TensorType) and not _same_type(given, taken):
+            raise BlockError(f"a block's input is {given}, but its body takes {taken}")
+    return field_of(type_, "ret_type")
 
 
 @override_native_generic_func("dnnfusion_block_strategy")

@@ -9,7 +9,7 @@ from tvm import relay
 
 from .block_body import decode_body
 from .block_operator import block_text, is_block
-from .passes.graph_rewriter import key_of, visit_order
+from .relay_graph import key_of, visit_order
 from .relay_to_ecg import tensor_infos
 
 

@@ -65,7 +65,7 @@ def phases(target: tvm.target.Target, options: Options, trace: Trace) -> list[Ph
     """
     chosen: list[Phase] = [("canonicalise", Canonicalize())]
     if options.alter_layout:
-        chosen.append(("layout", AlterLayout(target)))
+        chosen.append(("layout", AlterLayout(target, typed=True)))
     if not has_fallback(target):
         logger.warning(
             "no block schedule covers target kind %s: operators are left to TVM's own FuseOps; "
@@ -80,6 +80,8 @@ def phases(target: tvm.target.Target, options: Options, trace: Trace) -> list[Ph
         join_bytes=options.join_bytes,
         verify=options.verify,
         on_plan=trace.plans.append,
+        typed=True,
+        infer_types=False,
     )
     return [*chosen, ("plan", fuse), ("seal", SealBlocks())]
 

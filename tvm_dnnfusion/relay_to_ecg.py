@@ -13,14 +13,16 @@ import tvm
 from tvm import relay
 
 from .algebraic_properties import properties
-from .block_attributes import encode_attributes
+from .block_attributes import encode_attributes, plain_attributes
 from .ecg import ECG, Node, TensorInfo, Value
 from .ecg_body import operator_attributes
 from .mapping import Classification, classify, why_opaque
 from .mapping_type import MappingType
+from .node_fields import field_of, items, shape_of
 from .operator_cost import flops
-from .passes.graph_rewriter import CHILDREN, Visit, key_of, visit_order
+from .relay_graph import CHILDREN, Visit, key_of, visit_order
 from .relay_span import span_text
+from .structural_memo import StructuralMemo
 
 _NO_TYPES = Classification((), MappingType.OPAQUE, MappingType.OPAQUE)
 _FLOW = (relay.Call, relay.Tuple, relay.TupleGetItem)
@@ -43,6 +45,8 @@ class RelayECG:
     values
         Per expression (by :func:`~tvm_dnnfusion.passes.graph_rewriter.key_of`) of the function's own
         data flow, the values it stands for; tuples flattened.
+    fields
+        Per such expression, how many fields its tuple has; 0 for a tensor.
     """
 
     ecg: ECG
@@ -50,19 +54,20 @@ class RelayECG:
     why_opaque: dict[int, str]
     order: tuple[Visit, ...]
     values: dict[int, tuple[Value, ...]]
+    fields: dict[int, int]
 
 
 def tensor_infos(type_: relay.Type) -> tuple[TensorInfo, ...] | None:
     """Static tensors of a tensor type or a flat tuple of them; None for anything else."""
-    fields = type_.fields if isinstance(type_, relay.TupleType) else [type_]
+    fields = items(field_of(type_, "fields")) if isinstance(type_, relay.TupleType) else [type_]
     found = []
-    for field in fields:
-        if not isinstance(field, relay.TensorType):
+    for tensor in fields:
+        if not isinstance(tensor, relay.TensorType):
             return None
-        shape = [int(d) if isinstance(d, tvm.tir.IntImm) else None for d in field.shape]
+        shape = shape_of(tensor)
         if None in shape:
             return None
-        found.append(TensorInfo(tuple(d for d in shape if d is not None), field.dtype))
+        found.append(TensorInfo(tuple(d for d in shape if d is not None), field_of(tensor, "dtype")))
     return tuple(found)
 
 
@@ -78,7 +83,7 @@ def build_ecg(function: relay.Function) -> RelayECG:
 
 
 class _Types:
-    """What an expression's type says, read from TVM once: every read of a field costs microseconds."""
+    """What a type says, read from TVM once: every read of a field costs microseconds."""
 
     def __init__(self, type_: relay.Type) -> None:
         self.infos = tensor_infos(type_)
@@ -100,6 +105,7 @@ class _Builder:
         self.exprs: list[relay.Expr] = []
         self.reasons: dict[int, str] = {}
         self.types: dict[int, _Types] = {}
+        self.known_types: StructuralMemo[_Types] = StructuralMemo(_Types)
         self.values: dict[int, tuple[Value, ...]] = {}
         self.names: dict[int, str] = {}
 
@@ -107,10 +113,11 @@ class _Builder:
         for visit in self.order:
             key = key_of(visit.expr)
             if key in self.own:
-                self.types[key] = _Types(visit.expr.checked_type)
+                self.types[key] = self.known_types.of(field_of(visit.expr, "_checked_type_"))
                 self._visit(visit, key)
         ecg = ECG(tuple(self.nodes), self.values[key_of(self.root)])
-        return RelayECG(ecg, tuple(self.exprs), self.reasons, tuple(self.order), self.values)
+        fields = {key: types.fields for key, types in self.types.items()}
+        return RelayECG(ecg, tuple(self.exprs), self.reasons, tuple(self.order), self.values, fields)
 
     def _own_flow(self) -> set[int]:
         """Keys of the expressions in the function's own data flow."""
@@ -130,7 +137,7 @@ class _Builder:
         if isinstance(expr, relay.Tuple):
             self.values[key] = tuple(v for f in children for v in self.values[key_of(f)])
         elif isinstance(expr, relay.TupleGetItem) and self._is_flat(key_of(children[0])):
-            self.values[key] = (self.values[key_of(children[0])][expr.index],)
+            self.values[key] = (self.values[key_of(children[0])][field_of(expr, "index")],)
         elif isinstance(expr, relay.Constant):
             self._add(expr, "constant", "constant", ())
         elif isinstance(expr, relay.Call) and isinstance(children[0], tvm.ir.Op):
@@ -148,7 +155,7 @@ class _Builder:
     def _name(self, op: tvm.ir.Op) -> str:
         key = key_of(op)
         if key not in self.names:
-            self.names[key] = op.name
+            self.names[key] = field_of(op, "name")
         return self.names[key]
 
     def _operator(self, call: relay.Call, name: str, args: list[relay.Expr]) -> None:
@@ -163,9 +170,10 @@ class _Builder:
         if reason is not None:
             self._opaque(call, name, reason, inputs)
             return
-        attrs, ins = call.attrs, [t for o in operands for t in o.outputs]
+        encoded, ins = encode_attributes(field_of(call, "attrs")), [t for o in operands for t in o.outputs]
+        attrs = plain_attributes(encoded)
         types = classify(name, attrs, ins, outs or ())
-        attributes = operator_attributes(encode_attributes(attrs), [o.fields for o in operands])
+        attributes = operator_attributes(encoded, [o.fields for o in operands])
         work = flops(name, attrs, ins, outs or ())
         self._add(call, "op", name, inputs, types, work, properties(name), attributes)
 
@@ -187,7 +195,7 @@ class _Builder:
         attributes: str = "",
     ) -> None:
         number, known = len(self.nodes), self.types[key_of(expr)]
-        span = span_text(expr.span) if kind in ("op", "opaque") else ""
+        span = span_text(field_of(expr, "span")) if kind in ("op", "opaque") else ""
         self.nodes.append(
             Node(
                 number, kind, op, inputs, known.outputs, types.operands, types.operator, types.entry, work,

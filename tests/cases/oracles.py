@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tvm
 from tvm import relay
-from tvm_dnnfusion.passes.graph_rewriter import visit_order
 
 import tvm_dnnfusion as D
 from tvm_dnnfusion.block_operator import is_block
@@ -19,6 +18,7 @@ from tvm_dnnfusion.fusion_legality import Limits
 from tvm_dnnfusion.fusion_verify import kernel_arguments
 from tvm_dnnfusion.pipeline import Trace, limits_of, phases
 from tvm_dnnfusion.plan import Plan
+from tvm_dnnfusion.relay_graph import visit_order
 from tvm_dnnfusion.relay_to_ecg import tensor_infos
 from tvm_dnnfusion.runner import runner_of
 from tvm_dnnfusion.target import host_target
