@@ -13,10 +13,11 @@ from tvm.target import Target
 from tvm_dnnfusion.passes.canonicalize import Canonicalizer, operator_names
 from tvm_dnnfusion.passes.fold_constants import rewrite_functions
 from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter
-from tvm_dnnfusion.passes.layout_choice import chosen_layouts, needs_legalising
+from tvm_dnnfusion.passes.layout_choice import chosen_layouts, is_x86, needs_legalising
 from tvm_dnnfusion.passes.remember_implementations import remembered_implementations
 from tvm_dnnfusion.passes.static_types import StaticTypes
 from tvm_dnnfusion.passes.stock_pass import run_where_possible
+from tvm_dnnfusion.passes.widen_conv1d import WidenConv1d
 
 from tvm_dnnfusion.errors import TargetError
 from tvm_dnnfusion.node_fields import copy_call
@@ -145,6 +146,9 @@ def _needed_passes(mod: tvm.IRModule, target: Target) -> list[tvm.transform.Pass
     """The stock passes that have something to do in a typed ``mod``; each infers all types once more."""
     names = operator_names(mod)
     passes: list[tvm.transform.Pass] = []
+    if "nn.conv1d" in names and is_x86(target):
+        passes.append(WidenConv1d())
+        names.add("nn.conv2d")
     if needs_legalising(mod, names, target):
         passes.append(relay.transform.Legalize())
     if "nn.bias_add" in names:

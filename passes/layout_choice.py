@@ -84,11 +84,15 @@ _RULES: dict[str, Rule] = {"nn.dense": _dense, "nn.conv2d": _conv2d}
 _LEGAL_IN_FLOAT32 = frozenset({"nn.dense", "nn.conv2d", "nn.batch_matmul", "erf", "take"})
 
 
+def is_x86(target: Target) -> bool:
+    """Whether TOPI's kernels for x86 are the ones that ``target`` gets."""
+    return target.kind.name == "llvm" and list(target.keys) == ["cpu"]
+
+
 def covers(target: Target) -> bool:
     """Whether the formulas hold: x86 without a library, tuning records or a search that asks for layouts."""
     return (
-        target.kind.name == "llvm"
-        and list(target.keys) == ["cpu"]
+        is_x86(target)
         and not list(target.libs)
         and not _has_records(autotvm.DispatchContext.current)
         and not is_auto_scheduler_enabled()

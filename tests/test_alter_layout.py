@@ -7,6 +7,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.relay.backend import te_compiler
+from tvm_dnnfusion.passes import layout_choice
 from tvm_dnnfusion.passes.alter_layout import AlterLayout
 from tvm_dnnfusion.passes.canonicalize import Canonicalize
 
@@ -120,8 +121,8 @@ def test_layout_of_convolution_and_squeezed_channel(padding: int, stride: int) -
 def test_layout_refuses_only_the_function_that_fails(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """A layout rule that raises for one kernel size, in a function of its own."""
     mod = network(np.random.default_rng(seed))
-    y = relay.var("y", shape=(1, 3, 8, 8))
-    odd = relay.nn.conv2d(y, constant(np.ones((4, 3, 5, 5))), kernel_size=(5, 5), channels=4)
+    y = relay.var("y", shape=(1, 4, 8, 8))
+    odd = relay.nn.conv2d(y, constant(np.ones((4, 2, 5, 5))), kernel_size=(5, 5), channels=4, groups=2)
     mod[relay.GlobalVar("other")] = relay.Function([y], odd)
     rule = tvm.topi.nn.conv2d_alter_layout
 
@@ -140,11 +141,12 @@ def test_layout_refuses_only_the_function_that_fails(monkeypatch: pytest.MonkeyP
 
 
 def test_equal_layers_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = relay.var("x", shape=(4, 16))
+    """Integers, for which no formula gives the layout."""
+    x = relay.var("x", shape=(4, 16), dtype="int32")
     body: relay.Expr = x
     for _ in range(5):
-        body = relay.nn.dense(body, constant(np.ones((16, 16))))
-    body = relay.nn.dense(body, constant(np.ones((8, 16))))
+        body = relay.nn.dense(body, relay.const(np.ones((16, 16), "int32")), out_dtype="int32")
+    body = relay.nn.dense(body, relay.const(np.ones((8, 16), "int32")), out_dtype="int32")
     select, workloads = te_compiler.select_implementation, []
 
     def counting(op: tvm.ir.Op, *rest: object) -> object:
@@ -156,6 +158,33 @@ def test_equal_layers_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert operators(after)["nn.contrib_dense_pack"] == 6
     assert workloads == ["nn.dense"] * 2
     assert te_compiler.select_implementation is counting
+
+
+@pytest.mark.parametrize("target", [TARGET, "llvm -mcpu=skylake-avx512", "llvm"])
+def test_formulas_choose_what_topi_chooses(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    rng = np.random.default_rng(3)
+    y = relay.var("y", shape=(1, 24, 9, 9))
+    body = relay.nn.conv2d(y, constant(rng.random((36, 24, 3, 3))), strides=(2, 2), padding=(1, 1))
+    body = relay.nn.conv2d(body, constant(rng.random((36, 1, 3, 3))), groups=36)
+    body = relay.nn.conv2d(body, constant(rng.random((10, 36, 1, 1))))
+    body = relay.nn.dense(relay.nn.batch_flatten(body), constant(rng.random((26, 90))))
+    mod = Canonicalize()(tvm.IRModule.from_expr(relay.Function([y], body)))
+    ours = AlterLayout(target)(mod)
+    monkeypatch.setattr(layout_choice, "covers", lambda target: False)
+    topis = AlterLayout(target)(mod)
+    assert _layouts(ours) == _layouts(topis) and len(_layouts(ours)) == 4
+
+
+def _layouts(mod: tvm.IRModule) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+
+    def visit(expr: relay.Expr) -> None:
+        if isinstance(expr, relay.Call) and "contrib" in expr.op.name:
+            names = ("data_layout", "kernel_layout", "out_layout", "weight_layout")
+            found.append((expr.op.name, *(str(expr.attrs[n]) for n in names if n in expr.attrs.keys())))  # noqa: SIM118
+
+    relay.analysis.post_order_visit(mod["main"], visit)
+    return found
 
 
 def test_altering_twice_changes_nothing(seed: int) -> None:

@@ -102,6 +102,8 @@ class _Encoder:
     def run(self) -> str:
         order = visit_order(self.root)  # keeps the keys of names alive
         for visit in order:
+            self._check(visit)
+        for visit in order:
             self._visit(visit)
         outputs = self.names[key_of(self.root)]
         body = {
@@ -111,6 +113,14 @@ class _Encoder:
             "outputs": outputs if isinstance(outputs, list) and len(outputs) != 1 else [outputs],
         }
         return json.dumps(body, separators=(",", ":"))
+
+    @staticmethod
+    def _check(visit: Visit) -> None:
+        """Refuse what has insides before they are visited."""
+        if isinstance(visit.expr, relay.Call) and not isinstance(visit.children[0], tvm.ir.Op):
+            raise BlockError(
+                f"a block's body holds a {_kind(visit.expr)}; only calls of operators are accepted"
+            )
 
     def _visit(self, visit: Visit) -> None:
         expr, children, key = visit.expr, visit.children, key_of(visit.expr)

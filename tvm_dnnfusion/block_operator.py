@@ -48,7 +48,10 @@ def _attribute(attrs: tvm.ir.Attrs, name: str) -> str:
     try:
         return str(field_of(attrs, name))
     except AttributeError:
-        return _attribute(attrs["__dict__"], name)
+        fields = attrs
+    while name not in fields.keys() and "__dict__" in fields.keys():  # noqa: SIM118 (TVM's have no __contains__)
+        fields = fields["__dict__"]
+    return str(fields[name])
 
 
 def make_block(
