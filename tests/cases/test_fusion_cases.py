@@ -130,13 +130,17 @@ def test_f07_blocks_keep_to_the_argument_limit(kind: str, count: int, limit: int
     assert len(arguments) == -(-(count - 1) // (limit - 2))  # each block takes in as much as it may
 
 
+LARGE = pytest.param(200, 128, marks=pytest.mark.zoo)
+
+
 @pytest.mark.parametrize("kind", ["sum", "constant", "concatenate"])
-def test_f07_values_under_an_argument_limit(kind: str) -> None:
-    mod, feeds = many_inputs(20, kind)
-    expected = np.full((1, 16), 190, F32)
+@pytest.mark.parametrize(("count", "limit"), [(20, 8), LARGE])
+def test_f07_values_under_an_argument_limit(kind: str, count: int, limit: int) -> None:
+    mod, feeds = many_inputs(count, kind)
+    expected = np.full((1, 16), count * (count - 1) // 2, F32)
     if kind == "concatenate":
-        expected = np.repeat(np.arange(20, dtype=F32)[:, None], 16, axis=1)
-    check(mod, feeds, [expected], options=verified(max_arguments=8))
+        expected = np.repeat(np.arange(count, dtype=F32)[:, None], 16, axis=1)
+    check(mod, feeds, [expected], options=verified(max_arguments=limit))
 
 
 def lowered_parameters(mod: tvm.IRModule, target: tvm.target.Target) -> list[int]:

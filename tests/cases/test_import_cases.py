@@ -111,7 +111,7 @@ def test_i03_dynamic_broadcast_beside_static_operators_that_fuse(rng: np.random.
 SCALE_IN, SCALE_W, SCALE_OUT = 0.1, 0.02, 0.2
 
 
-def qdq_onnx(weight: np.ndarray, scale_shape: tuple[int, ...]) -> onnx.ModelProto:
+def qdq_onnx(weight: np.ndarray, scale_shape: tuple[int, ...], last: str = "yq") -> onnx.ModelProto:
     def scale(v: float) -> np.ndarray:
         return np.full(scale_shape, v, F32)
 
@@ -124,12 +124,14 @@ def qdq_onnx(weight: np.ndarray, scale_shape: tuple[int, ...]) -> onnx.ModelProt
         helper.make_node("Conv", ["xd", "wd"], ["c"], kernel_shape=[1, 1]),
         helper.make_node("Relu", ["c"], ["r"]),
         helper.make_node("QuantizeLinear", ["r", "so", "z"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "so", "z"], ["y"]),
     ]
+    kind = TensorProto.INT8 if last == "yq" else TensorProto.FLOAT
     graph = helper.make_graph(
         nodes,
         "graph",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 6, 6])],
-        [helper.make_tensor_value_info("yq", TensorProto.INT8, [1, 4, 6, 6])],
+        [helper.make_tensor_value_info(last, kind, [1, 4, 6, 6])],
         [numpy_helper.from_array(v, k) for k, v in stored.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
@@ -162,6 +164,19 @@ def test_i05_quantised_convolution(scale_shape: tuple[int, ...], rng: np.random.
     runner.set_inputs({"x": x})
     runner.run()
     assert_bit_equal([found], runner.outputs())
+
+
+def test_i05_quantised_convolution_back_in_floats(rng: np.random.Generator) -> None:
+    weight = rng.integers(-60, 60, (4, 4, 1, 1)).astype(np.int8)
+    mod, params = D.from_onnx(qdq_onnx(weight, (1,), last="y"))
+    mod["main"] = relay.build_module.bind_params_by_name(mod["main"], params)
+    x = rng.normal(size=(1, 4, 6, 6)).astype(F32)
+    w = weight[:, :, 0, 0].astype(F32) * F32(SCALE_W)
+    exact = np.maximum(np.einsum("oi,nihw->nohw", w, quantised(x, SCALE_IN) * F32(SCALE_IN)), 0)
+    for module_ in (mod, to_integers(mod)):
+        (found,), _ = run_fused(module_, {"x": x})
+        assert found.dtype == F32
+        assert np.abs(found - quantised(exact, SCALE_OUT) * F32(SCALE_OUT)).max() <= SCALE_OUT * 1.001
 
 
 def test_i05_quantised_split(rng: np.random.Generator) -> None:
