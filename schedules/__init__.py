@@ -6,4 +6,12 @@ if __name__ != "tvm_dnnfusion.schedules":
 from . import conv2d_nchwc, default, depthwise_conv2d_nchwc, topi_anchor
 from .registry import BlockSchedule, block_schedule, registered_schedules
 
-__all__ = ["BlockSchedule", "block_schedule", "conv2d_nchwc", "default", "depthwise_conv2d_nchwc", "registered_schedules", "topi_anchor"]
+__all__ = [
+    "BlockSchedule",
+    "block_schedule",
+    "conv2d_nchwc",
+    "default",
+    "depthwise_conv2d_nchwc",
+    "registered_schedules",
+    "topi_anchor",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tvm
 from tvm import te
+
 from tvm_dnnfusion.block_lowering import LoweredBlock, LoweredOperator
 
 from .conv_tiles import ConvShape, ConvTile, choose_conv_tile, vector_unit
@@ -39,6 +40,8 @@ def conv2d_nchwc(block: LoweredBlock) -> te.Schedule | None:
     tail.inline(schedule)
     shape = conv_shape(conv)
     unit = vector_unit(block.target, conv.dtype)
+    if 2 * shape.block < unit.lanes:  # mostly idle lanes
+        return None
     _schedule_tile(schedule, conv, tail, choose_conv_tile(shape, unit), shape)
     schedule_stages(schedule, block.outputs, tail.pinned, block.target)
     return schedule
@@ -76,9 +79,15 @@ def conv_shape(conv: te.Tensor) -> ConvShape:
 def _schedule_tile(
     schedule: te.Schedule, conv: te.Tensor, tail: TileTail, tile: ConvTile, shape: ConvShape
 ) -> None:
-    """The nest of the tail's last stage, and the reduction at its tile."""
+    """The nest of the tail's last stage, and the reduction at its tile.
+
+    Where the tile does not divide a row, one condition on the tile's loop guards the pixels that the last one
+    lacks; LLVM's unswitching makes two loop nests of it.
+    """
+    if conv.op == tail.end.op:
+        conv = schedule.cache_write(conv, "local")
     out = schedule[tail.end]
-    batch, block, row, column, lane = tail.end.op.axis
+    batch, block, row, column, lane = out.op.axis
     block_outer, block_inner = out.split(block, factor=tile.blocks)
     band, row_inner = out.split(row, factor=tile.rows)
     column_outer, column_inner = out.split(column, factor=tile.width)
@@ -88,14 +97,10 @@ def _schedule_tile(
     work = shape.in_channels * shape.taps * shape.out_blocks * shape.out_height * shape.out_width
     if work * shape.batch > SERIAL_WORK:
         out.parallel(fused)
-    if shape.out_width % tile.width:
-        out.pragma(column_outer, "loop_partition_hint")
     if tail.unrolls:
         out.unroll(column_inner)
         out.unroll(block_inner)
     out.vectorize(lane)
-    if conv.op is tail.end.op:
-        conv = schedule.cache_write(conv, "local")
     schedule[conv].compute_at(out, column_outer)
     _schedule_reduction(schedule[conv], int(tensor_shape(conv.op.input_tensors[0])[4]))
 
@@ -105,9 +110,7 @@ def _schedule_reduction(stage: te.Stage, in_block: int) -> None:
     batch, block, row, column, lane = stage.op.axis
     channel, kernel_row, kernel_column = stage.op.reduce_axis
     channel_outer, channel_inner = stage.split(channel, factor=in_block)
-    stage.reorder(
-        batch, channel_outer, kernel_row, kernel_column, channel_inner, row, column, block, lane
-    )
+    stage.reorder(batch, channel_outer, kernel_row, kernel_column, channel_inner, row, column, block, lane)
     for axis in (row, column, block):
         stage.unroll(axis)
     stage.vectorize(lane)

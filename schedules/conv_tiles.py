@@ -13,14 +13,19 @@ import tvm
 
 from .loop_nest import vector_lanes
 
-# Multiply-adds in flight that hide their latency: two pipes of five cycles (Haswell and later, Zen, Cortex-X).
-_IN_FLIGHT = 10
-# Cycles that a load costs where multiply-adds hide it: of two tiles as fast, the one that loads less.
+# Multiply-adds in flight that hide their latency: two pipes of four cycles (Skylake, Zen 3, Cortex-X).
+_IN_FLIGHT = 8
+# Cycles of a broadcast load, measured on Zen, where a multiply-add of a register and a vector load take one.
+_BROADCAST = 1.25
+# Cycles that a load costs where multiply-adds hide it: of two tiles as fast, the one that loads less. Weights
+# count twice, for they are more than the first-level cache holds.
 _LOAD_COST = 0.1
 # Bytes of a core's second-level cache that one operand may fill; targets do not say how large it is.
 CACHE_BYTES = 192 * 1024
 # The same for the first-level cache.
 _FIRST_LEVEL_BYTES = 24 * 1024
+# Shares of the work per core that even out what they differ by.
+_TASKS_PER_CORE = 4
 # Code grows with the tile: wider ones gain nothing.
 _MAX_WIDTH = 14
 _FLOAT_BYTES = 4
@@ -139,7 +144,7 @@ def choose_conv_tile(shape: ConvShape, unit: VectorUnit) -> ConvTile:
     blocks, width = min(
         candidates or [(1, 1)], key=lambda c: (_cycles_per_row(shape, unit, *c, per_block), c[0] * c[1])
     )
-    rows = _band(shape)
+    rows = _band(shape, unit, shape.out_blocks // blocks)
     return ConvTile(blocks, width, rows, _reads_less_by_rows(shape, rows, blocks))
 
 
@@ -154,16 +159,17 @@ def _cycles_per_row(shape: ConvShape, unit: VectorUnit, blocks: int, width: int,
 
 def _step(vectors: int, width: int) -> float:
     """Cycles of one step: multiply-adds, loads, or the latency of an accumulator, whichever is longest."""
-    loads = vectors + width
-    return max(vectors * width, loads, _IN_FLIGHT) + _LOAD_COST * loads
+    loads = vectors + _BROADCAST * width
+    return max(vectors * width, loads, _IN_FLIGHT) + _LOAD_COST * (2 * vectors + width)
 
 
-def _band(shape: ConvShape) -> int:
-    """Rows of output whose input stays in the cache while all output channels read it."""
+def _band(shape: ConvShape, unit: VectorUnit, panels: int) -> int:
+    """Rows of output whose input stays in the cache while all output channels read it, all cores busy."""
     row = shape.in_channels * shape.in_width * _FLOAT_BYTES
     fitting = CACHE_BYTES // max(1, row) * shape.out_height // shape.in_height
-    tasks = shape.batch * shape.out_blocks
-    return max(d for d in divisors(shape.out_height) if d <= max(1, min(fitting, tasks)))
+    tasks = shape.batch * shape.out_height * panels
+    most = max(1, min(fitting, tasks // (_TASKS_PER_CORE * unit.cores)))
+    return max(d for d in divisors(shape.out_height) if d <= most)
 
 
 def _reads_less_by_rows(shape: ConvShape, rows: int, blocks: int) -> bool:
@@ -175,7 +181,9 @@ def _reads_less_by_rows(shape: ConvShape, rows: int, blocks: int) -> bool:
     return by_rows < by_channels
 
 
-def choose_depthwise_width(out_width: int, kernel_width: int, stride: int, vectors: int, registers: int) -> int:
+def choose_depthwise_width(
+    out_width: int, kernel_width: int, stride: int, vectors: int, registers: int
+) -> int:
     """Pixels of a row that a depthwise convolution accumulates in registers together.
 
     Parameters
@@ -187,7 +195,7 @@ def choose_depthwise_width(out_width: int, kernel_width: int, stride: int, vecto
     registers
         Vector registers.
     """
-    most = max(1, min(out_width, (registers * 3 // 4) // vectors))
+    most = max(1, min(out_width, (registers // 2) // vectors))
 
     def loads(width: int) -> tuple[int, bool, int]:
         full, rest = divmod(out_width, width)

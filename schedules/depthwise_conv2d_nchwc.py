@@ -6,8 +6,11 @@ the rows that its band reads, and computes the tail on accumulators in registers
 
 from __future__ import annotations
 
+import math
+
 import tvm
 from tvm import te, tir
+
 from tvm_dnnfusion.block_lowering import LoweredBlock, LoweredOperator
 
 from .conv_tiles import choose_depthwise_rows, choose_depthwise_width, vector_unit
@@ -69,40 +72,30 @@ def _schedule_bands(
     conv, stride = anchor.outputs[0], int(anchor.call.attrs.strides[1])
     data = tensor_shape(conv.op.input_tensors[0])
     _, _, height, out_width, lanes = tensor_shape(conv)
-    taps_high, taps_wide = extents(conv.op.reduce_axis)
+    taps_wide = extents(conv.op.reduce_axis)[1]
     unit = vector_unit(target, conv.dtype)
     vectors = -(-lanes // unit.lanes)
     width = choose_depthwise_width(out_width, taps_wide, stride, vectors, unit.registers)
     rows = choose_depthwise_rows(height, data[2], data[3] * lanes)
 
+    if conv.op == tail.end.op:
+        conv = schedule.cache_write(conv, "local")
     out = schedule[tail.end]
-    batch, block, row, column, lane = tail.end.op.axis
+    batch, block, row, column, lane = out.op.axis
     band, row_inner = out.split(row, factor=rows)
     column_outer, column_inner = out.split(column, factor=width)
     out.reorder(batch, block, band, row_inner, column_outer, column_inner, lane)
     fused = out.fuse(batch, block, band)
-    if tail_work(conv) > SERIAL_WORK:
+    if math.prod(extents([*conv.op.axis, *conv.op.reduce_axis])) > SERIAL_WORK:
         out.parallel(fused)
-    if out_width % width:
-        out.pragma(column_outer, "loop_partition_hint")
     if tail.unrolls:
         out.unroll(column_inner)
     out.vectorize(lane)
     if padded is not None:
         schedule[padded].compute_at(out, fused)
         schedule[padded].vectorize(padded.op.axis[-1])
-    if conv.op is tail.end.op:
-        conv = schedule.cache_write(conv, "local")
     schedule[conv].compute_at(out, column_outer)
     _schedule_taps(schedule[conv], taps_wide)
-
-
-def tail_work(conv: te.Tensor) -> int:
-    """Multiply-adds of the whole convolution."""
-    work = 1
-    for extent in extents([*conv.op.axis, *conv.op.reduce_axis]):
-        work *= extent
-    return work
 
 
 def _schedule_taps(stage: te.Stage, taps_wide: int) -> None:

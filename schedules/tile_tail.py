@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from tvm import te
 
-from .stage_graph import Stage, extents, stage_graph, tensor_shape
+from .stage_graph import Stage, extents, tensor_shape
 from .topi_anchor import tail_of
 from .vector_lane import is_linear_in_lanes
-
-__all__ = ["TileTail", "stage_graph", "tile_tail"]
 
 # Additions per element up to which a tail is unrolled over the tile, so that accumulators stay in registers.
 _UNROLLED_COST = 24.0
@@ -90,7 +88,9 @@ def _operands(
         scalar = not tensor_shape(op.output(0))
         if not scalar and not (stage.size == size or stage.cost <= _CHEAP):
             continue
-        if stage.consumers and all(c.op in found or (c.op in inside and not c.is_reduction) for c in stage.consumers):
+        if stage.consumers and all(
+            c.op in found or (c.op in inside and not c.is_reduction) for c in stage.consumers
+        ):
             found[op] = None
     return list(found)
 
@@ -102,6 +102,6 @@ def _expression_cost(
     cost: dict[te.Operation, float] = {}
     for op, stage in stages.items():
         cost[op] = stage.cost + sum(cost[p] * n for p, n in stage.reads.items() if p in inlined)
-        if op is end:
+        if op == end:
             break
     return cost[end]
