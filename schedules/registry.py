@@ -36,19 +36,26 @@ class BlockSchedule:
         Target kinds or keys it is written for, such as ``llvm`` or ``cpu``.
     priority
         Higher is tried first; the general ones have 0 (a fallback, which claims every block) and 10.
+    anchors
+        Operators that it schedules better than TVM does: a group of one of them alone becomes a block.
     """
 
     name: str
     function: ScheduleFunction
     targets: tuple[str, ...]
     priority: int = field(default=50)
+    anchors: tuple[str, ...] = ()
 
 
 _REGISTRY: dict[str, BlockSchedule] = {}
 
 
 def block_schedule(
-    name: str, targets: Sequence[str], priority: int = 50, override: bool = False
+    name: str,
+    targets: Sequence[str],
+    priority: int = 50,
+    override: bool = False,
+    anchors: Sequence[str] = (),
 ) -> Callable[[ScheduleFunction], ScheduleFunction]:
     """Register the decorated function as a block schedule.
 
@@ -63,7 +70,7 @@ def block_schedule(
             raise RegistrationError(
                 f"a block schedule named {name!r} is registered already; pass override=True to replace it"
             )
-        _REGISTRY[name] = BlockSchedule(name, function, tuple(targets), priority)
+        _REGISTRY[name] = BlockSchedule(name, function, tuple(targets), priority, tuple(anchors))
         return function
 
     return register
@@ -81,6 +88,11 @@ def _serves(schedule: BlockSchedule, target: tvm.target.Target) -> bool:
 def has_fallback(target: tvm.target.Target) -> bool:
     """True when a schedule of priority 0, which claims any block, is registered for ``target``."""
     return any(s.priority == 0 and _serves(s, target) for s in _REGISTRY.values())
+
+
+def anchors_for(target: tvm.target.Target) -> frozenset[str]:
+    """Operators that deserve a block of their own on ``target``, from the declarations alone."""
+    return frozenset(name for s in _REGISTRY.values() if _serves(s, target) for name in s.anchors)
 
 
 def claim(block: Any) -> tuple[str, te.Schedule]:

@@ -91,8 +91,10 @@ def _closed(
     return all(op not in outputs and all(c.op in region for c in stages[op].consumers) for op in inside)
 
 
-def _side_inputs(tail: list[te.Operation], anchor: te.Operation, stages: dict[te.Operation, Stage]) -> set:
-    """Injective stages that the tail reads besides the anchor: TOPI inlines them into it."""
+def side_inputs(
+    tail: list[te.Operation], anchor: te.Operation, stages: dict[te.Operation, Stage]
+) -> set[te.Operation]:
+    """Injective stages that the tail reads besides the anchor, directly or through one another."""
     inside = {anchor, *tail}
     found: set[te.Operation] = set()
     stack = [p for op in tail for p in stages[op].reads if p not in inside]
@@ -114,8 +116,8 @@ def topi_anchor(block: LoweredBlock) -> te.Schedule | None:
     stages = stage_graph(block.outputs)
     outputs = {t.op for t in block.outputs}
     tail = tail_of(anchor.outputs[0], stages, outputs)
-    side = _side_inputs(tail, anchor.outputs[0].op, stages)
-    if any(_read_elsewhere(op, {*tail, *side}, stages, outputs) for op in side):
+    side = side_inputs(tail, anchor.outputs[0].op, stages)
+    if any(not read_only_by(op, {*tail, *side}, stages, outputs) for op in side):
         tail, side = [], set()
     end = tail[-1].output(0) if tail else anchor.outputs[0]
     outs = [end, *(t for t in block.outputs if t.op != end.op)]
@@ -145,10 +147,11 @@ def _take_back(
     return scheduled
 
 
-def _read_elsewhere(
+def read_only_by(
     op: te.Operation,
     inside: set[te.Operation],
     stages: dict[te.Operation, Stage],
     outputs: Collection[te.Operation],
 ) -> bool:
-    return op in outputs or any(c.op not in inside for c in stages[op].consumers)
+    """True when nothing but the stages ``inside`` reads ``op``."""
+    return op not in outputs and all(c.op in inside for c in stages[op].consumers)
