@@ -7,14 +7,14 @@ into block operators, the form that every stock flow leaves alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import tvm
 from tvm import relay
 from tvm_dnnfusion.passes.graph_rebuilder import GraphRebuilder
 
-from tvm_dnnfusion.ecg import ECG, Value
+from tvm_dnnfusion.ecg import ECG, Node, Value
 from tvm_dnnfusion.fusion_join import join_small
 from tvm_dnnfusion.fusion_legality import Limits
 from tvm_dnnfusion.fusion_plan import plan_fusion
@@ -40,16 +40,13 @@ class PlannedFunction:
 
 
 class _Realiser(GraphRebuilder):
-    """Rebuilds a function with each group of several operators as one call of a primitive function."""
+    """Rebuilds a function with each of ``groups`` as one call of a primitive function."""
 
-    def __init__(self, graph: RelayECG, plan: Plan) -> None:
+    def __init__(self, graph: RelayECG, groups: list[Group]) -> None:
         super().__init__()
         self.graph, self.ecg = graph, graph.ecg
-        self.group_of: dict[int, Group] = {}
-        for group in plan.groups:
-            if len(group.nodes) > 1:
-                self.group_of.update({key_of(graph.exprs[n]): group for n in group.nodes})
-        self.escaping = _escaping_values(self.ecg, plan)
+        self.group_of = {key_of(graph.exprs[n]): group for group in groups for n in group.nodes}
+        self.escaping = _escaping_values(self.ecg, groups)
         self.results: dict[Group, list[relay.Expr]] = {}
 
     def dependencies(self, expr: relay.Expr, children: list[relay.Expr]) -> list[relay.Expr]:
@@ -144,10 +141,10 @@ def _external_values(ecg: ECG, group: Group, members: set[int]) -> list[Value]:
     return list(dict.fromkeys(found))
 
 
-def _escaping_values(ecg: ECG, plan: Plan) -> dict[Group, list[Value]]:
-    """Per group of several operators, the values that something outside it reads, in topological order."""
-    group_of = {n: group for group in plan.groups for n in group.nodes}
-    escaping: dict[Group, dict[Value, None]] = {g: {} for g in plan.groups if len(g.nodes) > 1}
+def _escaping_values(ecg: ECG, groups: list[Group]) -> dict[Group, list[Value]]:
+    """Per group, the values that something outside it reads, in topological order."""
+    group_of = {n: group for group in groups for n in group.nodes}
+    escaping: dict[Group, dict[Value, None]] = {g: {} for g in groups}
     readers = [(v, group_of.get(node.id)) for node in ecg.nodes for v in node.inputs]
     for value, reader in [*readers, *((v, None) for v in ecg.outputs)]:
         owner = group_of.get(value.node)
@@ -170,6 +167,9 @@ class FuseByMappingType:
     join_bytes
         Groups are joined past Table 3 while at most so many bytes pass between them; 0 keeps the
         paper's plan.
+    alone
+        Names of operators that become a group even by themselves, because a block schedule is written
+        for them.
     verify
         Check each plan against the definition of legality (debugging).
     on_plan
@@ -184,6 +184,7 @@ class FuseByMappingType:
     profitability: Profitability = field(default_factory=StaticProfitability)
     verify: bool = False
     join_bytes: int = 4096
+    alone: Collection[str] = ()
     on_plan: Callable[[PlannedFunction], None] | None = None
     typed: bool = False
     infer_types: bool = True
@@ -206,7 +207,11 @@ class FuseByMappingType:
         plan = join_small(graph.ecg, plan, self.limits, self.join_bytes)
         if self.on_plan is not None:
             self.on_plan(PlannedFunction(name, graph, plan))
-        body = _Realiser(graph, plan).run(graph.order, function.body)
+        groups = [g for g in plan.groups if len(g.nodes) > 1 or self._is_alone(graph.ecg.nodes[g.seed])]
+        body = _Realiser(graph, groups).run(graph.order, function.body)
         if key_of(body) == key_of(function.body):
             return function
         return relay.function.FunctionWithFields(function, body=body)
+
+    def _is_alone(self, node: Node) -> bool:
+        return node.kind == "op" and node.op in self.alone

@@ -18,6 +18,7 @@ from tvm.auto_scheduler import is_auto_scheduler_enabled
 from tvm.meta_schedule import is_meta_schedule_enabled
 from tvm.target import Target
 from tvm.target.x86 import get_simd_32bit_lanes
+from tvm_dnnfusion.schedules.gemm_tiles import pack_width
 
 from tvm_dnnfusion.block_attributes import encode_attributes, make_attributes, plain_attributes
 from tvm_dnnfusion.node_fields import field_of, items, make_call, shape_of
@@ -44,8 +45,14 @@ def _tensors(types: Sequence[Any], out_type: relay.Type) -> list[tuple[tuple[int
 
 
 def _dense(attrs: Any, args: Any, tensors: list[tuple[tuple[int, ...], str]], lanes: int) -> relay.Expr:
-    """Weights in panels of up to two vectors of output channels: ``[N/b][K][b]``."""
-    block = largest_block(tensors[1][0][0], 2 * lanes)
+    """Weights in panels of output channels, ``[N/b][K][b]``, as wide as the register tile of our schedule.
+
+    Where vectors do not divide the channels they are TOPI's: up to two vectors.
+    """
+    (rows, depth), dtype = tensors[0]
+    columns = tensors[1][0][0]
+    block = pack_width(rows, columns, depth, dtype, Target.current(allow_none=False))
+    block = block or largest_block(columns, 2 * lanes)
     packed = make_attributes(
         "relay.attrs.DensePackAttrs",
         units=attrs.units,

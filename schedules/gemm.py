@@ -18,6 +18,7 @@ from tvm_dnnfusion.block_lowering import LoweredBlock, LoweredOperator
 from .default import schedule_stages
 from .gemm_tiles import Tile, choose_tile, column_vectors, register_file
 from .inlining import choose_inlined
+from .loop_nest import vector_split
 from .matrix_product import PACKED, TRANSPOSED, MatrixProduct, match_product
 from .registry import block_schedule
 from .stage_graph import Stage, stage_graph
@@ -55,9 +56,9 @@ def is_tuned(operator: LoweredOperator) -> bool:
 
 @block_schedule("gemm", targets=("llvm", "cpu"), priority=60, anchors=ANCHORS)
 def gemm(block: LoweredBlock) -> te.Schedule | None:
-    """Every matrix product of the block in register tiles with its tail; other stages at the root."""
+    """Each matrix product that vectors divide in register tiles with its tail; other stages at the root."""
     products = _products(block)
-    if not products:
+    if any(is_tuned(operator) for operator in block.operators if operator.name in ANCHORS):
         return None
     stages = stage_graph(block.outputs)
     outputs = {t.op for t in block.outputs}
@@ -66,10 +67,12 @@ def gemm(block: LoweredBlock) -> te.Schedule | None:
     taken: set[te.Operation] = {p.op for p in products}
     for product in products:
         plan = _plan(product, stages, outputs, inlined, taken, block.target)
-        if plan is None:
-            return None
-        plans.append(plan)
-        taken.update(plan.tail, plan.side)
+        if plan is not None:
+            plans.append(plan)
+            taken.update(plan.tail, plan.side)
+    if not plans:
+        return None
+    taken.difference_update({p.op for p in products} - {plan.product.op for plan in plans})
     schedule = te.create_schedule([t.op for t in block.outputs])
     for op in inlined:
         if any(op in plan.side or op in plan.tail[:-1] for plan in plans):
@@ -81,18 +84,10 @@ def gemm(block: LoweredBlock) -> te.Schedule | None:
 
 
 def _products(block: LoweredBlock) -> list[MatrixProduct]:
-    """Products of all of the block's matrix operators; none if one of them is not ours to schedule."""
-    found = []
-    for operator in block.operators:
-        if operator.name not in ANCHORS:
-            continue
-        product = match_product(operator.outputs[0].op)
-        if product is None or operator.outputs[0].dtype not in _DTYPES or is_tuned(operator):
-            return []
-        if 0 in (product.batch, product.rows, product.columns, product.depth):
-            return []
-        found.append(product)
-    return found
+    """The products of the block's matrix operators, in order."""
+    tensors = [o.outputs[0] for o in block.operators if o.name in ANCHORS]
+    found = [match_product(t.op) for t in tensors if t.dtype in _DTYPES]
+    return [p for p in found if p is not None and 0 not in (p.batch, p.rows, p.columns, p.depth)]
 
 
 def _plan(
@@ -116,12 +111,12 @@ def _plan(
     side = side_inputs(tail, product.op, stages) & set(inlined)
     side = {op for op in side if read_only_by(op, {*tail, *side}, stages, outputs)}
     here = [op for op in tail if op not in inlined or op is tail[-1]]
-    if not taken_apart(here, tail, side, inlined, taken, registers.lanes):
+    if not _stays_vectors(here, tail, side, inlined, taken, registers.lanes):
         tail, side = [], set()
     return _Plan(product, tile, registers.lanes, tail, side, by_panel)
 
 
-def taken_apart(
+def _stays_vectors(
     here: Collection[te.Operation],
     tail: Collection[te.Operation],
     side: Collection[te.Operation],
@@ -137,7 +132,7 @@ def taken_apart(
 
 
 def _schedule_product(schedule: te.Schedule, plan: _Plan, inlined: Collection[te.Operation]) -> None:
-    product, tile = plan.product, plan.tile
+    product = plan.product
     result = product.op.output(0)
     if plan.tail:
         accumulator, end = result, plan.tail[-1].output(0)
@@ -155,18 +150,15 @@ def _schedule_product(schedule: te.Schedule, plan: _Plan, inlined: Collection[te
     stage.compute_at(schedule[end], at)
     *batch, row, column = stage.op.axis
     step, inner = _split_columns(stage, column, plan)
-    (reduction,) = stage.op.reduce_axis
-    unrolled = 2 if product.depth % 2 == 0 else 1
-    outer, low = stage.split(reduction, factor=unrolled)
-    stage.reorder(*batch, outer, low, row, *step, inner)
-    for axis in (low, row, *step):
+    stage.reorder(*batch, *stage.op.reduce_axis, row, *step, inner)
+    for axis in (row, *step):
         stage.unroll(axis)
     stage.vectorize(inner)
 
 
 def _tile_loops(schedule: te.Schedule, end: te.Stage, plan: _Plan) -> tuple[tir.IterVar, tir.IterVar]:
     """Loops of the stage a tile ends in; the parallel one, and the one at which the accumulators live."""
-    product, tile = plan.product, plan.tile
+    tile = plan.tile
     *batch, row, column = end.op.axis
     row_tile, row = end.split(row, factor=tile.rows)
     panel, column = end.split(column, factor=tile.vectors * plan.lanes)
@@ -178,14 +170,12 @@ def _tile_loops(schedule: te.Schedule, end: te.Stage, plan: _Plan) -> tuple[tir.
     end.unroll(row)
     end.unroll(vectors)
     end.vectorize(lane)
-    if not plan.by_panel:
-        return parallel, parallel
-    if product.rows % tile.rows:
-        end.pragma(row_tile, "loop_partition_hint")
-    return parallel, row_tile
+    return parallel, row_tile if plan.by_panel else parallel
 
 
-def _split_columns(stage: te.Stage, column: tir.IterVar, plan: _Plan) -> tuple[list[tir.IterVar], tir.IterVar]:
+def _split_columns(
+    stage: te.Stage, column: tir.IterVar, plan: _Plan
+) -> tuple[list[tir.IterVar], tir.IterVar]:
     """A tile's columns as panels, vectors and lanes, so that indices of packed weights simplify."""
     panel, width = plan.product.panel, plan.tile.vectors * plan.lanes
     steps = []
@@ -214,4 +204,16 @@ def _pack(schedule: te.Schedule, plan: _Plan, reader: te.Tensor) -> te.Tensor | 
     schedule[copy].reorder(*batch, depth, column)
     panel = schedule.cache_write(copy, "global")
     schedule[copy].compute_inline()
+    _transpose(schedule[panel], plan)
     return panel
+
+
+def _transpose(stage: te.Stage, plan: _Plan) -> None:
+    """Blocks of vectors by as many steps: what one cache line holds is used while it is there."""
+    *_, depth, column = stage.op.axis
+    block = vector_split(plan.product.depth, plan.lanes)
+    outer, inner = stage.split(depth, factor=block)
+    vectors, lane = stage.split(column, factor=plan.lanes)
+    stage.reorder(outer, vectors, inner, lane)
+    stage.unroll(inner)
+    stage.vectorize(lane)

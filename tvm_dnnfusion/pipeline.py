@@ -18,7 +18,7 @@ from .passes.canonicalize import Canonicalize
 from .passes.fuse_by_mapping_type import FuseByMappingType, PlannedFunction
 from .passes.seal_blocks import SealBlocks
 from .profitability import Profitability, StaticProfitability
-from .schedules.registry import has_fallback
+from .schedules.registry import anchors_for, has_fallback
 
 logger = logging.getLogger("tvm_dnnfusion")
 
@@ -78,6 +78,7 @@ def phases(target: tvm.target.Target, options: Options, trace: Trace) -> list[Ph
         limits=limits_of(target, options),
         profitability=profitability_of(target, options),
         join_bytes=options.join_bytes,
+        alone=anchors_for(target),
         verify=options.verify,
         on_plan=trace.plans.append,
         typed=True,
@@ -94,7 +95,7 @@ def run_pipeline(
     Returns
     -------
     mod
-        Groups of several operators as block operators; types inferred.
+        Groups, and operators that a schedule is written for, as block operators; types inferred.
     trace
         Seconds per phase and plans.
     """
