@@ -14,6 +14,7 @@ from tvm.relay.backend.te_compiler import get_shape, get_valid_implementations, 
 from .block_body import Body, scalar_value
 from .errors import BlockError
 from .operator_rounding import added_calls, round_product
+from .vector_math import has_vector_math, use_vector_math
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +119,9 @@ class _Lowering:
             lowered = chosen.implementation, list(chosen.outputs)
         implementation, outputs = lowered
         outputs = [_without_layout_free(t) for t in outputs]
+        # Ansor's workers are processes that have not imported this package.
+        if has_vector_math(self.target) and not is_auto_scheduler_enabled():
+            outputs = [use_vector_math(t) for t in outputs]
         if call in self.added:
             outputs = [round_product(t, self.target) for t in outputs]
         self.env[call] = outputs
