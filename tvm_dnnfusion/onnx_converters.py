@@ -145,6 +145,8 @@ def non_negative_indices(data: RelayExpr, indices: RelayExpr, axis: int) -> Rela
 
     TVM's adds the extent of a dynamic axis as a scalar; the VM has no shape function that takes one
     (``vm.shape_of`` makes a tensor of rank 1 of it, where the compiled shape function asserts rank 0).
+    And its shape function of ``where`` gives scalars rank 1, so that what they index gets a wrong shape:
+    for a scalar this is arithmetic.
     """
     ty = type_of(indices)
     extent = type_of(data).shape[axis]
@@ -160,6 +162,8 @@ def non_negative_indices(data: RelayExpr, indices: RelayExpr, axis: int) -> Rela
         if negative.all():
             return relay.add(indices, count)
     is_negative = relay.less(indices, constant(np.zeros((), ty.dtype)))
+    if not len(ty.shape):
+        return relay.add(indices, relay.multiply(relay.cast(is_negative, ty.dtype), count))
     return relay.where(is_negative, relay.add(indices, count), indices)
 
 
