@@ -12,6 +12,9 @@ from .block_operator import block_text, is_block
 from .relay_graph import key_of, visit_order
 from .relay_to_ecg import tensor_infos
 
+# What device planning wraps around values; it computes nothing.
+_ON_DEVICE = relay.op.get("on_device")
+
 
 @dataclass(frozen=True)
 class KernelCount:
@@ -36,23 +39,21 @@ class KernelCount:
 
 
 def count_kernels(mod: tvm.IRModule) -> KernelCount:
-    """Count the kernels of a module that ``relay.optimize`` gave."""
+    """Count the kernels of a module that ``relay.optimize`` gave, or the VM's compiler before it lowers."""
     operators: list[tuple[str, ...]] = []
     labels: list[str] = []
     total = 0
     for function in mod.functions.values():
         if not isinstance(function, relay.Function) or _is_primitive(function):
             continue
-        returned = _returned(function.body)
-        for visit in visit_order(function.body):
-            call = visit.expr
-            if (
-                isinstance(call, relay.Call)
-                and isinstance(call.op, relay.Function)
-                and _is_primitive(call.op)
-            ):
-                operators.append(operator_names(call.op))
-                labels.append(str(call.op.attrs["hash"]) if "hash" in call.op.attrs else "")
+        order = visit_order(function.body)
+        bound = {key_of(v.expr.var): v.expr.value for v in order if isinstance(v.expr, relay.Let)}
+        returned = _returned(function.body, bound)
+        for call in (visit.expr for visit in order if isinstance(visit.expr, relay.Call)):
+            kernel = bound.get(key_of(call.op), call.op)
+            if isinstance(kernel, relay.Function) and _is_primitive(kernel):
+                operators.append(operator_names(kernel))
+                labels.append(str(kernel.attrs["hash"]) if "hash" in kernel.attrs else "")
                 if key_of(call) not in returned:
                     total += sum(info.nbytes for info in tensor_infos(call.checked_type) or ())
     return KernelCount(len(operators), total, tuple(operators), tuple(labels))
@@ -73,15 +74,23 @@ def _is_primitive(function: relay.Function) -> bool:
     return function.attrs is not None and "Primitive" in function.attrs
 
 
-def _returned(body: relay.Expr) -> set[int]:
-    """Keys of the expressions that a function returns as they are, through tuples and projections."""
+def _returned(body: relay.Expr, bound: dict[int, relay.Expr]) -> set[int]:
+    """Keys of the expressions that a function returns as they are, through tuples, projections and names."""
     found: set[int] = set()
     stack = [body]
     while stack:
         expr = stack.pop()
+        if key_of(expr) in found:
+            continue
         found.add(key_of(expr))
         if isinstance(expr, relay.Tuple):
             stack.extend(expr.fields)
         elif isinstance(expr, relay.TupleGetItem):
             stack.append(expr.tuple_value)
+        elif isinstance(expr, relay.Let):
+            stack.append(expr.body)
+        elif isinstance(expr, relay.Var) and key_of(expr) in bound:
+            stack.append(bound[key_of(expr)])
+        elif isinstance(expr, relay.Call) and expr.op == _ON_DEVICE:
+            stack.extend(expr.args)
     return found

@@ -133,6 +133,18 @@ def expand(stock: Converter) -> Converter:
     return convert
 
 
+def loop(stock: Converter) -> Converter:
+    """Loop without a condition, which goes on until its count: TVM's infers the type of what is missing."""
+
+    def convert(inputs: Operands, attrs: dict[str, Any], params: dict[str, nd.NDArray]) -> Any:
+        count, condition, *carried = inputs
+        if condition is None:
+            condition = constant(np.ones((), bool))
+        return stock([count, condition, *carried], attrs, params)
+
+    return convert
+
+
 def _padded(extents: RelayExpr, missing: int, dtype: str) -> RelayExpr:
     """A shape with ``missing`` leading extents of 1."""
     if missing <= 0:
@@ -148,8 +160,9 @@ def non_negative_indices(data: RelayExpr, indices: RelayExpr, axis: int) -> Rela
     And its shape function of ``where`` gives scalars rank 1, so that what they index gets a wrong shape:
     for a scalar this is arithmetic.
     """
-    ty = type_of(indices)
-    extent = type_of(data).shape[axis]
+    ty, shape = type_of(indices), type_of(data).shape
+    axis %= len(shape)
+    extent = shape[axis]
     if isinstance(extent, tir.IntImm):
         count: RelayExpr = constant(np.array(int(extent), ty.dtype))
     else:
@@ -170,6 +183,7 @@ def non_negative_indices(data: RelayExpr, indices: RelayExpr, axis: int) -> Rela
 REPLACED: dict[str, Callable[[Converter], Converter]] = {
     "DequantizeLinear": quantisation("int8"),
     "Expand": expand,
+    "Loop": loop,
     "MatMul": matmul,
     "QuantizeLinear": quantisation("uint8"),
     "Split": split,
