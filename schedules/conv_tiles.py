@@ -142,7 +142,8 @@ def choose_conv_tile(shape: ConvShape, unit: VectorUnit) -> ConvTile:
         if blocks * per_block * (width + 1) + 1 <= unit.registers
     ]
     blocks, width = min(
-        candidates or [(1, 1)], key=lambda c: (_cycles_per_row(shape, unit, *c, per_block), c[0] * c[1])
+        candidates or [(1, 1)],
+        key=lambda c: (_cycles_per_row(shape, unit, c[0], c[1], per_block), c[0] * c[1]),
     )
     rows = _band(shape, unit, shape.out_blocks // blocks)
     return ConvTile(blocks, width, rows, _reads_less_by_rows(shape, rows, blocks))

@@ -41,10 +41,16 @@ class Body:
         The group as a typed Relay function; one parameter per tensor input.
     calls
         Its operator calls in topological order.
+    inputs
+        The parameters' types: every type inference asks for them, and TVM's fields are slow to read.
+    output
+        The result's type.
     """
 
     function: relay.Function
     calls: tuple[relay.Call, ...]
+    inputs: tuple[relay.Type, ...]
+    output: relay.Type
 
 
 def scalar_value(constant: relay.Constant) -> bool | int | float:
@@ -212,4 +218,5 @@ def decode_body(text: str) -> Body:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, tvm.TVMError) as error:
         raise BlockError(f"not a block's body ({error}): {text[:120]}") from error
     calls = tuple(v.expr for v in visit_order(typed.body) if isinstance(v.expr, relay.Call))
-    return Body(typed, calls)
+    type_ = field_of(typed, "_checked_type_")
+    return Body(typed, calls, tuple(items(field_of(type_, "arg_types"))), field_of(type_, "ret_type"))

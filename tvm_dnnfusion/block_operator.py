@@ -87,15 +87,14 @@ def _same_type(a: relay.TensorType, b: relay.TensorType) -> bool:
 
 
 def _type_relation(arg_types: list[relay.Type], attrs: tvm.ir.Attrs) -> relay.Type | None:
-    function = decode_body(_attribute(attrs, "body")).function
-    type_ = field_of(function, "_checked_type_")
-    given_types, taken_types = items(arg_types), items(field_of(type_, "arg_types"))
-    if len(given_types) != len(taken_types):
-        raise BlockError(f"a block of {len(given_types)} inputs has a body of {len(taken_types)}")
-    for given, taken in zip(given_types, taken_types, strict=True):
+    body = decode_body(_attribute(attrs, "body"))
+    given_types = items(arg_types)
+    if len(given_types) != len(body.inputs):
+        raise BlockError(f"a block of {len(given_types)} inputs has a body of {len(body.inputs)}")
+    for given, taken in zip(given_types, body.inputs, strict=True):
         if isinstance(given, relay.TensorType) and not _same_type(given, taken):
             raise BlockError(f"a block's input is {given}, but its body takes {taken}")
-    return field_of(type_, "ret_type")
+    return body.output
 
 
 @override_native_generic_func("dnnfusion_block_strategy")

@@ -1,8 +1,8 @@
 """Functions of float32 that become vector instructions, where LLVM would call libm once per lane.
 
 Each is a TIR operator of its own, so that it stays one call until intrinsics are lowered, when the loop
-around it has become vectors. Errors are in units in the last place of the float32 result, against double precision
-over the whole range, subnormal numbers included; NaN stays NaN, and infinities give the limits.
+around it has become vectors. Errors are in units in the last place of the float32 result, against double
+precision over the whole range, subnormal numbers included; NaN stays NaN, and infinities give the limits.
 
 ========  ===========  =====================================================================
 function  largest      how
