@@ -18,6 +18,7 @@ from tvm.auto_scheduler import is_auto_scheduler_enabled
 from tvm.meta_schedule import is_meta_schedule_enabled
 from tvm.target import Target
 from tvm.target.x86 import get_simd_32bit_lanes
+from tvm_dnnfusion.schedules.conv_tiles import conv2d_blocks
 from tvm_dnnfusion.schedules.gemm_tiles import pack_width
 
 from tvm_dnnfusion.block_attributes import encode_attributes, make_attributes, plain_attributes
@@ -65,14 +66,16 @@ def _dense(attrs: Any, args: Any, tensors: list[tuple[tuple[int, ...], str]], la
 def _conv2d(
     attrs: Any, args: Any, tensors: list[tuple[tuple[int, ...], str]], lanes: int
 ) -> relay.Expr | None:
-    """Channels in blocks of up to one vector, on both sides; a depthwise one shares its block."""
+    """Channels in blocks of up to one vector, so that a tensor's writer and its readers agree.
+
+    TOPI's formula gives inputs no larger a block than outputs, and so a conversion where they differ.
+    """
     (data, _), (kernel, _) = tensors[:2]
     if attrs.data_layout != "NCHW" or attrs.kernel_layout != "OIHW":
         return None
     if attrs.groups != 1 and not data[1] == kernel[0] == attrs.groups:
         return None
-    out_block = largest_block(kernel[0], lanes)
-    in_block = largest_block(data[1], out_block)
+    in_block, out_block = conv2d_blocks(data[1], kernel[0], lanes)
     depthwise = attrs.groups != 1
     fields = {
         **vars(attrs),

@@ -162,17 +162,27 @@ def test_equal_layers_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("target", [TARGET, "llvm -mcpu=skylake-avx512", "llvm"])
 def test_formulas_choose_what_topi_chooses(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    """Where no register tile decides: 26 columns are no multiple of a vector."""
     rng = np.random.default_rng(3)
     y = relay.var("y", shape=(1, 24, 9, 9))
-    body = relay.nn.conv2d(y, constant(rng.random((36, 24, 3, 3))), strides=(2, 2), padding=(1, 1))
-    body = relay.nn.conv2d(body, constant(rng.random((36, 1, 3, 3))), groups=36)
-    body = relay.nn.conv2d(body, constant(rng.random((10, 36, 1, 1))))
-    body = relay.nn.dense(relay.nn.batch_flatten(body), constant(rng.random((26, 90))))
+    body = relay.nn.conv2d(y, constant(rng.random((32, 24, 3, 3))), strides=(2, 2), padding=(1, 1))
+    body = relay.nn.conv2d(body, constant(rng.random((32, 1, 3, 3))), groups=32)
+    body = relay.nn.conv2d(body, constant(rng.random((16, 32, 1, 1))))
+    body = relay.nn.dense(relay.nn.batch_flatten(body), constant(rng.random((26, 144))))
     mod = Canonicalize()(tvm.IRModule.from_expr(relay.Function([y], body)))
     ours = AlterLayout(target)(mod)
     monkeypatch.setattr(layout_choice, "covers", lambda target: False)
     topis = AlterLayout(target)(mod)
     assert _layouts(ours) == _layouts(topis) and len(_layouts(ours)) == 4
+
+
+def test_a_tensor_has_one_layout() -> None:
+    """12 channels are written in blocks of 6, and read by a convolution whose output has blocks of 5."""
+    y = relay.var("y", shape=(1, 16, 9, 9))
+    body = relay.nn.conv2d(y, constant(np.ones((12, 16, 1, 1))))
+    body = relay.nn.conv2d(body, constant(np.ones((10, 12, 1, 1))))
+    altered = AlterLayout(TARGET)(Canonicalize()(tvm.IRModule.from_expr(relay.Function([y], body))))
+    assert operators(altered)["layout_transform"] == 2
 
 
 def _layouts(mod: tvm.IRModule) -> list[tuple[str, ...]]:
