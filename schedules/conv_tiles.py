@@ -26,8 +26,8 @@ CACHE_BYTES = 192 * 1024
 _FIRST_LEVEL_BYTES = 24 * 1024
 # Shares of the work per core that even out what they differ by.
 _TASKS_PER_CORE = 4
-# Code grows with the tile: wider ones gain nothing.
-_MAX_WIDTH = 14
+# Code grows with the tile: larger ones gain nothing.
+_MAX_WIDTH, _MAX_ACCUMULATORS = 14, 20
 _FLOAT_BYTES = 4
 
 
@@ -139,7 +139,8 @@ def choose_conv_tile(shape: ConvShape, unit: VectorUnit) -> ConvTile:
         (blocks, width)
         for blocks in divisors(shape.out_blocks)
         for width in range(1, min(shape.out_width, _MAX_WIDTH) + 1)
-        if blocks * per_block * (width + 1) + 1 <= unit.registers
+        if blocks * per_block * width <= _accumulators(unit)
+        and blocks * per_block * (width + 1) + 1 <= unit.registers
     ]
     blocks, width = min(
         candidates or [(1, 1)],
@@ -147,6 +148,11 @@ def choose_conv_tile(shape: ConvShape, unit: VectorUnit) -> ConvTile:
     )
     rows = _band(shape, unit, shape.out_blocks // blocks)
     return ConvTile(blocks, width, rows, _reads_less_by_rows(shape, rows, blocks))
+
+
+def _accumulators(unit: VectorUnit) -> int:
+    """Registers that may hold sums: LLVM loads ahead into the others, and spills if they are too few."""
+    return min(unit.registers * 3 // 4, _MAX_ACCUMULATORS)
 
 
 def _cycles_per_row(shape: ConvShape, unit: VectorUnit, blocks: int, width: int, per_block: int) -> float:
