@@ -24,7 +24,7 @@ OPERATOR = "nn.contrib_conv2d_NCHWc"
 _DTYPES = ("float32", "float64")
 
 
-@block_schedule("conv2d_nchwc", targets=("llvm", "cpu"), priority=30)
+@block_schedule("conv2d_nchwc", targets=("llvm", "cpu"), priority=30, anchors=(OPERATOR,))
 def conv2d_nchwc(block: LoweredBlock) -> te.Schedule | None:
     """Direct convolution of ungrouped ``nn.contrib_conv2d_NCHWc`` with the tail at its tile."""
     anchor = find_anchor(block)

@@ -27,7 +27,7 @@ _DTYPES = ("float32", "float64")
 _MAX_UNROLLED_TAPS = 9
 
 
-@block_schedule("depthwise_conv2d_nchwc", targets=("llvm", "cpu"), priority=30)
+@block_schedule("depthwise_conv2d_nchwc", targets=("llvm", "cpu"), priority=30, anchors=(OPERATOR,))
 def depthwise_conv2d_nchwc(block: LoweredBlock) -> te.Schedule | None:
     """``nn.contrib_depthwise_conv2d_NCHWc`` whose blocks of channels agree, with the tail at its tile."""
     anchor = find_anchor(block)
