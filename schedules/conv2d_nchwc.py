@@ -12,7 +12,7 @@ from tvm import te
 
 from tvm_dnnfusion.block_lowering import LoweredBlock, LoweredOperator
 
-from .conv_tiles import ConvShape, ConvTile, choose_conv_tile, vector_unit
+from .conv_tiles import ConvShape, ConvTile, choose_conv_tile, fills_vectors, vector_unit
 from .default import schedule_stages
 from .loop_nest import SERIAL_WORK
 from .registry import block_schedule
@@ -40,7 +40,7 @@ def conv2d_nchwc(block: LoweredBlock) -> te.Schedule | None:
     tail.inline(schedule)
     shape = conv_shape(conv)
     unit = vector_unit(block.target, conv.dtype)
-    if 2 * shape.block < unit.lanes:  # mostly idle lanes
+    if not fills_vectors(shape.block, unit):
         return None
     _schedule_tile(schedule, conv, tail, choose_conv_tile(shape, unit), shape)
     schedule_stages(schedule, block.outputs, tail.pinned, block.target)

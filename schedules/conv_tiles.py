@@ -132,6 +132,11 @@ def _block(channels: int, lanes: int) -> int:
     return next(size for size in range(min(channels, lanes), 0, -1) if channels % size == 0)
 
 
+def fills_vectors(block: int, unit: VectorUnit) -> bool:
+    """Whether a block is whole registers or half a one: LLVM splits others into pieces, TOPI's loops too."""
+    return block % unit.lanes == 0 or 2 * block == unit.lanes
+
+
 def choose_conv_tile(shape: ConvShape, unit: VectorUnit) -> ConvTile:
     """The tile with least estimated time for a dense convolution."""
     per_block = -(-shape.block // unit.lanes)

@@ -13,7 +13,7 @@ from tvm import te, tir
 
 from tvm_dnnfusion.block_lowering import LoweredBlock, LoweredOperator
 
-from .conv_tiles import choose_depthwise_rows, choose_depthwise_width, vector_unit
+from .conv_tiles import choose_depthwise_rows, choose_depthwise_width, fills_vectors, vector_unit
 from .default import schedule_stages
 from .loop_nest import SERIAL_WORK
 from .registry import block_schedule
@@ -35,6 +35,8 @@ def depthwise_conv2d_nchwc(block: LoweredBlock) -> te.Schedule | None:
         return None
     stages = stage_graph(block.outputs)
     conv = anchor.outputs[0]
+    if not fills_vectors(tensor_shape(conv)[4], vector_unit(block.target, conv.dtype)):
+        return None
     tail = tile_tail(conv, stages, {t.op for t in block.outputs})
     if tail is None:
         return None
