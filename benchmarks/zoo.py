@@ -3,7 +3,7 @@
     python benchmarks/zoo.py                    build, time and tabulate all models; resumes where it stopped
     python benchmarks/zoo.py build ours resnet50 ...     build these anew (engines: ours, stock)
     python benchmarks/zoo.py time resnet50 ...           time these anew, on a machine that does nothing else
-    python benchmarks/zoo.py table                       only write RESULTS.md
+    python benchmarks/zoo.py table                       only write RESULTS.md and the README's table
 
 Each step of each model runs in a process of its own. What is built lies in ``benchmarks/built`` (gigabytes;
 another folder by the environment variable ``ZOO_BUILT``), timings in ``benchmarks/results``, one file per
@@ -31,8 +31,9 @@ sys.path[:0] = [str(HERE), str(HERE / "models")]
 
 import materialize  # noqa: E402  (lives beside the models)
 from zoo_error import box_error, max_error  # noqa: E402
-from zoo_table import results_table, summary  # noqa: E402
+from zoo_table import results_table, short_table, summary  # noqa: E402
 
+MARKS = ("<!-- zoo table -->", "<!-- end of zoo table -->")
 DETECTORS = ("faster_rcnn", "mask_rcnn")
 
 
@@ -163,11 +164,19 @@ def time_all(names: list[str], again: bool) -> None:
 
 
 def write_table() -> None:
-    """RESULTS.md from the timings."""
+    """RESULTS.md, and the README's table between its marks, from the timings."""
     rows = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(RESULTS.glob("*.json"))]
-    partial = HERE / "RESULTS.md.partial"
-    partial.write_text(results_table(rows), encoding="utf-8")
-    partial.rename(HERE / "RESULTS.md")
+    _replace(HERE / "RESULTS.md", results_table(rows))
+    readme = HERE.parent / "README.md"
+    before, _, rest = readme.read_text(encoding="utf-8").partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    _replace(readme, f"{before}{MARKS[0]}\n{short_table(rows)}{MARKS[1]}{after}")
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.rename(path)
 
 
 def main(arguments: list[str]) -> None:

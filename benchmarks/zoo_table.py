@@ -69,6 +69,15 @@ def results_table(rows: list[Row]) -> str:
     return head + "\n".join(lines) + "\n\n" + _closing(rows)
 
 
+def short_table(rows: list[Row]) -> str:
+    """Kernels and milliseconds alone, for the README."""
+    lines = ["| network | kernels | stock | ms | stock | ONNX Runtime |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        times = f"{row['ours_ms']:.1f} | {_cell(row, 'stock_ms', '.1f')} | {row['onnxruntime_ms']:.1f}"
+        lines.append(f"| {row['model']} | {row['kernels']} | {row['stock']['kernels']} | {times} |")
+    return "\n".join(lines) + "\n"
+
+
 def _line(row: Row) -> str:
     stock = row["stock"]
     cells = [
