@@ -11,6 +11,7 @@ from typing import Any
 from .errors import OptionError
 
 PROFITABILITY = ("static", "measured")
+NUMERICS = ("strict", "relaxed", "fast")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Options:
     join_bytes
         Groups are joined past the paper's Table 3 while at most so many bytes pass between them, a tenth of
         an L1 cache; 0 keeps the paper's plan.
+    rewrite
+        Whether terms are replaced by cheaper ones that are mathematically equal.
+    numerics
+        What that may change of floating-point results. ``"strict"``: nothing; ``"relaxed"``: rounding, but
+        finite values stay finite; ``"fast"``: it may assume that no value is infinite or NaN.
     alter_layout
         Whether convolutions and dense layers get the layout their kernels favour before grouping. Ansor
         chooses layouts of its own: switch it off for modules that it will tune.
@@ -47,6 +53,8 @@ class Options:
     max_operators: int = 128
     max_arguments: int | None = None
     join_bytes: int = 4096
+    rewrite: bool = True
+    numerics: str = "relaxed"
     alter_layout: bool = True
     verify: bool = dataclasses.field(default_factory=lambda: bool(os.environ.get("TVM_DNNFUSION_VERIFY")))
     dump: Path | None = dataclasses.field(default_factory=lambda: _dump_from_environment())
@@ -56,6 +64,8 @@ class Options:
             raise OptionError(
                 f"profitability is {self.profitability!r}; accepted are {' and '.join(PROFITABILITY)}"
             )
+        if self.numerics not in NUMERICS:
+            raise OptionError(f"numerics is {self.numerics!r}; accepted are {', '.join(NUMERICS)}")
         for name in ("max_operators", "max_arguments"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -1,4 +1,4 @@
-"""The one order of phases: canonicalise, (rewrite), layout, plan and realise, seal."""
+"""The one order of phases: canonicalise, rewrite, layout, plan and realise, seal."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .fusion_legality import Limits
 from .passes.alter_layout import AlterLayout
 from .passes.canonicalize import Canonicalize
 from .passes.fuse_by_mapping_type import FuseByMappingType, PlannedFunction
+from .passes.rewrite_properties import RewriteProperties, RewritingLog
 from .passes.seal_blocks import SealBlocks
 from .profitability import Profitability, StaticProfitability
 from .schedules.registry import anchors_for, has_fallback
@@ -35,10 +36,17 @@ class Trace:
         Per phase.
     plans
         One per function.
+    rewriting
+        Rules that fired, and those that were refused.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
     plans: list[PlannedFunction] = field(default_factory=list)
+    rewriting: RewritingLog = field(default_factory=RewritingLog)
+
+    def log_rewriting(self, log: RewritingLog) -> None:
+        """Keep what the rewriting phase did."""
+        self.rewriting = log
 
 
 def limits_of(target: tvm.target.Target, options: Options) -> Limits:
@@ -64,6 +72,9 @@ def phases(target: tvm.target.Target, options: Options, trace: Trace) -> list[Ph
     groups them when the module is built.
     """
     chosen: list[Phase] = [("canonicalise", Canonicalize())]
+    if options.rewrite:
+        rewrite = RewriteProperties(options.numerics, on_log=trace.log_rewriting)
+        chosen.append(("rewrite", rewrite))
     if options.alter_layout:
         chosen.append(("layout", AlterLayout(target, typed=True)))
     if not has_fallback(target):

@@ -1,0 +1,1 @@
+"""Rewriting by mathematical properties: equations as data, and one engine for all."""

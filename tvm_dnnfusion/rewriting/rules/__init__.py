@@ -1,0 +1,11 @@
+"""The rules, one module per property and family; importing this package registers them."""
+
+from __future__ import annotations
+
+from ..rule import RULES, Rule
+from . import paper_table  # noqa: F401
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Every registered rule, those of other files included, in the order of registration."""
+    return tuple(RULES.values())
