@@ -150,7 +150,8 @@ def _matches_form(term: Operation, form: Form, graph: Graph, bound: Bindings) ->
     elif form.operator not in operator.names:
         return
     else:
-        found = next(_bind(operator.name, (form.operator, form.attributes), bound), None)
+        rest = tuple(pair for pair in form.attributes if pair[0] not in term.attributes)
+        found = next(_bind(operator.name, (form.operator, rest), bound), None)
         if found is None:
             return
         bound = found

@@ -44,6 +44,8 @@ class Case:
         The term.
     values
         Per leaf, its values; constants have them in the graph as well.
+    fixed
+        Leaves whose values are given by the probe, or constant.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Case:
     ) -> None:
         self.graph = TermGraph()
         self.values: dict[int, np.ndarray] = {}
+        self.fixed: set[int] = set()
         bindings: Bindings = {}
         for name, value in probe.items():
             bindings[name] = self._bound(term, name, value, rng, name in nonnegative, constants)
@@ -101,6 +104,8 @@ class Case:
         else:
             number = self.graph.leaf(name, info)
         self.values[number] = array
+        if constant or probe.constant or probe.value is not None or probe.below:
+            self.fixed.add(number)
         return number
 
     def evaluate(self, root: int, values: Mapping[int, np.ndarray] | None = None) -> np.ndarray:
@@ -174,10 +179,10 @@ def _with_operator(
 
 
 def retyped(value: Any, dtype: str) -> Any:
-    """Float probes in another dtype, other ones as they are."""
+    """Probes of numbers in another dtype; booleans and indices as they are."""
     if isinstance(value, list):
         return [retyped(v, dtype) for v in value]
     probe = probe_of(value)
-    if probe.dtype != "float32":
+    if probe.dtype == "bool" or (probe.below and probe.dtype != dtype):
         return probe
-    return Probe(probe.shape, dtype, probe.constant, probe.value, below=4)
+    return Probe(probe.shape, dtype, probe.constant, probe.value)

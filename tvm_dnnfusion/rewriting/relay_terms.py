@@ -233,7 +233,7 @@ def _reduction(name: str) -> _Reader:
     def read(call: Any, inputs: list[TensorInfo], output: TensorInfo) -> _Read | None:
         attrs, rank = call.attrs, len(inputs[0].shape)
         axis: Any = attrs.axis
-        given = range(rank) if axis is None else axis if hasattr(axis, "__iter__") else [axis]
+        given = range(rank) if axis is None else axis if isinstance(axis, tvm.ir.Array) else [axis]
         axes = {int(a) % rank for a in given}
         if axis is not None and bool(attrs.exclude):
             axes = set(range(rank)) - axes

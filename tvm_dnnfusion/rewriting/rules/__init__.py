@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from ..rule import RULES, Rule
-from . import paper_table  # noqa: F401
+from . import (  # noqa: F401
+    associative,
+    associative_merges,
+    distributive_arithmetic,
+    distributive_linear,
+    distributive_reductions,
+    distributive_weights,
+    paper_table,
+)
 
 
 def all_rules() -> tuple[Rule, ...]:
