@@ -92,7 +92,9 @@ def test_f05_limit_on_operators(swapped: bool, rng: np.random.Generator) -> None
         total = add(total, x * relay.const(2.0), swapped)
     feeds = {f"x{i}": random(rng, 10, 20) for i in range(5)}
     with tvm.transform.PassContext(config={"relay.FuseOps.max_depth": 4}):
-        built = check(module(total), feeds, [2 * sum(feeds.values())], options=verified(max_operators=4, rewrite=False))
+        built = check(
+            module(total), feeds, [2 * sum(feeds.values())], options=verified(max_operators=4, rewrite=False)
+        )
     assert max(map(len, built.count.operators)) <= 4
     assert built.count.kernels == 3  # of 9 operators, the fewest that four at a time allow
 

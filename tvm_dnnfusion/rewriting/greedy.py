@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from .index import RuleIndex
 from .licence import Refusal, apply
 from .rule import Licence
-from .terms import Cost, TermGraph
+from .terms import NO_COST, Cost, TermGraph
 
 
 @dataclass(frozen=True)
@@ -57,24 +57,28 @@ class GreedySearch:
     def rewrite(self, graph: TermGraph, root: int) -> Rewriting:
         """The cheapest form of ``root`` that this search finds; new terms are added to ``graph``."""
         done = Rewriting(root)
-        results: dict[int, list[tuple[str, int]]] = {}
+        results: dict[int, list[_Result]] = {}
         cost = graph.cost([root])
         while True:
             best: tuple[Cost, int, str] | None = None
-            for number in graph.reachable([done.root]):
+            live = graph.reachable([done.root])
+            present = set(live)
+            for number in live:
                 if number not in results:
                     results[number] = list(self._results(graph, number, done))
-                for name, result in results[number]:
-                    changed = graph.substituted(done.root, number, result)
+                for result in results[number]:
+                    if not result.may_save(graph, present):
+                        continue
+                    changed = graph.substituted(done.root, number, result.number)
                     found = graph.cost([changed])
                     if found < (cost if best is None else best[0]):
-                        best = (found, changed, name)
+                        best = (found, changed, result.rule)
             if best is None:
                 return done
             done.steps.append(Step(best[2], cost - best[0]))
             cost, done.root = best[0], best[1]
 
-    def _results(self, graph: TermGraph, number: int, done: Rewriting) -> Iterator[tuple[str, int]]:
+    def _results(self, graph: TermGraph, number: int, done: Rewriting) -> Iterator[_Result]:
         for rule, match in self._index.matches(graph, number):
             before = len(graph.forms)
             result = apply(rule, match, self._allowed)
@@ -83,4 +87,20 @@ class GreedySearch:
             if isinstance(result, Refusal):
                 done.refusals[result] += 1
             elif result != number:
-                yield rule.name, result
+                given = match.tensors()
+                yield _Result(rule.name, result, graph.above(number, given), graph.above(result, given))
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What a rule makes of a term: operators of the left side go, at most, and those of the right one come."""
+
+    rule: str
+    number: int
+    gone: tuple[int, ...]
+    come: tuple[int, ...]
+
+    def may_save(self, graph: TermGraph, present: Collection[int]) -> bool:
+        """Whether this could save anything; cheap, and never wrong about a saving."""
+        gone = sum((graph.cost_of(n) for n in self.gone), NO_COST)
+        return sum((graph.cost_of(n) for n in self.come if n not in present), NO_COST) < gone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,6 +173,17 @@ class TermGraph:
                 stack.append((number, True))
                 stack.extend((o, False) for o in self.forms[number].operands)
         return list(found)
+
+    def above(self, root: int, given: Collection[int]) -> tuple[int, ...]:
+        """The operators by which ``root`` is computed from ``given`` terms."""
+        found: dict[int, None] = {}
+        stack = [root]
+        while stack:
+            number = stack.pop()
+            if number not in found and number not in given and not self._is_constant[number]:
+                found[number] = None
+                stack.extend(self.forms[number].operands)
+        return tuple(found)
 
     def cost(self, roots: Iterable[int]) -> Cost:
         """Of everything that ``roots`` are computed by, shared terms once."""

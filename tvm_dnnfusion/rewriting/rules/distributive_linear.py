@@ -12,12 +12,28 @@ from ..rule import Probe, Property, rule
 bilinear = OperatorVariable("linear", frozenset((*CONTRACTIONS, *CONVOLUTIONS, *TRANSPOSED)))
 
 _CONV1 = ("nn.conv1d", dict(strides=(2,), padding=(1, 1), dilation=(1,), groups=1, kernel_size=(3,)))
-_CONV2 = ("nn.conv2d", dict(strides=(1, 2), padding=(1, 0, 1, 2), dilation=(1, 1), groups=1, kernel_size=(3, 2)))
-_GROUPED = ("nn.conv2d", dict(strides=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1), groups=2, kernel_size=(3, 3)))
-_CONV3 = ("nn.conv3d", dict(strides=(1,) * 3, padding=(0,) * 6, dilation=(1, 2, 1), groups=1, kernel_size=(2, 2, 1)))
+_CONV2 = (
+    "nn.conv2d",
+    dict(strides=(1, 2), padding=(1, 0, 1, 2), dilation=(1, 1), groups=1, kernel_size=(3, 2)),
+)
+_GROUPED = (
+    "nn.conv2d",
+    dict(strides=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1), groups=2, kernel_size=(3, 3)),
+)
+_CONV3 = (
+    "nn.conv3d",
+    dict(strides=(1,) * 3, padding=(0,) * 6, dilation=(1, 2, 1), groups=1, kernel_size=(2, 2, 1)),
+)
 _BACK2 = (
     "nn.conv2d_transpose",
-    dict(strides=(2, 2), padding=(1, 1, 1, 1), dilation=(1, 1), groups=1, kernel_size=(3, 3), output_padding=(1, 0)),
+    dict(
+        strides=(2, 2),
+        padding=(1, 1, 1, 1),
+        dilation=(1, 1),
+        groups=1,
+        kernel_size=(3, 3),
+        output_padding=(1, 0),
+    ),
 )
 _BACK1 = (
     "nn.conv1d_transpose",
@@ -42,7 +58,7 @@ def _each_kind(data: str, weights: str, constant: bool = False, **more: object) 
     probes: list[dict[str, object]] = []
     for operator, x, w in _KINDS:
         found: dict[str, object] = {"linear": operator, **more}
-        found |= {name: x for name in data}
+        found |= dict.fromkeys(data, x)
         found |= {name: Probe(w, constant=constant) for name in weights}
         probes.append(found)
     return probes
@@ -130,7 +146,14 @@ class ScaleSmallerData:
     """One factor for the result is one for the data, if they are smaller: the scale of attention scores."""
 
     lhs, rhs = bilinear(X, W) * C, bilinear(X * C, W)
-    fires = [dict(linear=("nn.batch_matmul", dict(transpose_a=False, transpose_b=True)), X=(2, 16, 4), W=(2, 16, 4), C=())]
+    fires = [
+        dict(
+            linear=("nn.batch_matmul", dict(transpose_a=False, transpose_b=True)),
+            X=(2, 16, 4),
+            W=(2, 16, 4),
+            C=(),
+        )
+    ]
     integers = True
     why_not = staticmethod(_scalar)
 
@@ -159,7 +182,14 @@ class DivideSmallerData:
     """One divisor for the result is one for the data, if they are smaller."""
 
     lhs, rhs = bilinear(X, W) / C, bilinear(X / C, W)
-    fires = [dict(linear=("nn.batch_matmul", dict(transpose_a=False, transpose_b=True)), X=(2, 16, 4), W=(2, 16, 4), C=())]
+    fires = [
+        dict(
+            linear=("nn.batch_matmul", dict(transpose_a=False, transpose_b=True)),
+            X=(2, 16, 4),
+            W=(2, 16, 4),
+            C=(),
+        )
+    ]
     why_not = staticmethod(_scalar)
 
 

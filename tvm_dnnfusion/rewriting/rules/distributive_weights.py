@@ -88,7 +88,10 @@ class ScaleDenseAndBias:
 
     lhs = (dense(X, W) + c) * C
     rhs = dense(X, W * reshape(C, shape=vector_along(C, W, -1, 0))) + c * C
-    fires = [dict(X=(6, 8), W=_DENSE, c=(5,), C=_UNITS), dict(X=(6, 8), W=_DENSE, c=(5,), C=Probe((), constant=True))]
+    fires = [
+        dict(X=(6, 8), W=_DENSE, c=(5,), C=_UNITS),
+        dict(X=(6, 8), W=_DENSE, c=(5,), C=Probe((), constant=True)),
+    ]
     integers = True
 
 
@@ -110,7 +113,10 @@ class ScaleMatrixColumns:
 
     lhs = matmul(X, W, transpose_a=N, transpose_b=T) * C
     rhs = matmul(X, W * reshape(C, shape=vector_along(C, W, -1, 1, 0, T)), transpose_a=N, transpose_b=T)
-    fires = [dict(X=(6, 8), W=_MATRIX, C=_UNITS, **_PLAIN), dict(X=(6, 8), W=_DENSE, C=_UNITS, N=False, T=True)]
+    fires = [
+        dict(X=(6, 8), W=_MATRIX, C=_UNITS, **_PLAIN),
+        dict(X=(6, 8), W=_DENSE, C=_UNITS, N=False, T=True),
+    ]
     refuses = [(dict(X=(6, 8), W=_MATRIX, C=_ROWS, **_PLAIN), "axis -1 alone")]
     integers = True
 
@@ -148,19 +154,42 @@ class ScaleBatchRows:
     integers = True
 
 
-_CONV2 = ("nn.conv2d", dict(strides=(1, 2), padding=(1, 0, 1, 2), dilation=(1, 1), groups=1, kernel_size=(3, 2)))
-_GROUPED = ("nn.conv2d", dict(strides=(1, 1), padding=(1,) * 4, dilation=(1, 1), groups=2, kernel_size=(3, 3)))
+_CONV2 = (
+    "nn.conv2d",
+    dict(strides=(1, 2), padding=(1, 0, 1, 2), dilation=(1, 1), groups=1, kernel_size=(3, 2)),
+)
+_GROUPED = (
+    "nn.conv2d",
+    dict(strides=(1, 1), padding=(1,) * 4, dilation=(1, 1), groups=2, kernel_size=(3, 3)),
+)
 _CONV1 = ("nn.conv1d", dict(strides=(2,), padding=(1, 1), dilation=(1,), groups=1, kernel_size=(3,)))
-_CONV3 = ("nn.conv3d", dict(strides=(1,) * 3, padding=(0,) * 6, dilation=(1, 2, 1), groups=1, kernel_size=(2, 2, 1)))
-_BACK = dict(strides=(2, 2), padding=(1,) * 4, dilation=(1, 1), groups=1, kernel_size=(3, 3), output_padding=(1, 0))
+_CONV3 = (
+    "nn.conv3d",
+    dict(strides=(1,) * 3, padding=(0,) * 6, dilation=(1, 2, 1), groups=1, kernel_size=(2, 2, 1)),
+)
+_BACK = dict(
+    strides=(2, 2), padding=(1,) * 4, dilation=(1, 1), groups=1, kernel_size=(3, 3), output_padding=(1, 0)
+)
 _FACTOR2 = Probe((6, 1, 1), constant=True)
 _KERNELS = [
     dict(conv=_CONV2, X=(2, 4, 7, 6), W=Probe((6, 4, 3, 2), constant=True), C=_FACTOR2),
-    dict(conv=_GROUPED, X=(1, 4, 6, 6), W=Probe((6, 2, 3, 3), constant=True), C=Probe((1, 6, 1, 1), constant=True)),
+    dict(
+        conv=_GROUPED,
+        X=(1, 4, 6, 6),
+        W=Probe((6, 2, 3, 3), constant=True),
+        C=Probe((1, 6, 1, 1), constant=True),
+    ),
     dict(conv=_CONV1, X=(1, 4, 9), W=Probe((6, 4, 3), constant=True), C=Probe((6, 1), constant=True)),
-    dict(conv=_CONV3, X=(1, 2, 4, 5, 3), W=Probe((3, 2, 2, 2, 1), constant=True), C=Probe((3, 1, 1, 1), constant=True)),
+    dict(
+        conv=_CONV3,
+        X=(1, 2, 4, 5, 3),
+        W=Probe((3, 2, 2, 2, 1), constant=True),
+        C=Probe((3, 1, 1, 1), constant=True),
+    ),
 ]
-_TRANSPOSED = dict(conv_transpose=("nn.conv2d_transpose", _BACK), X=(1, 4, 5, 5), W=Probe((4, 3, 3, 3), constant=True))
+_TRANSPOSED = dict(
+    conv_transpose=("nn.conv2d_transpose", _BACK), X=(1, 4, 5, 5), W=Probe((4, 3, 3, 3), constant=True)
+)
 
 
 @rule(Property.DISTRIBUTIVE, numerics="reassociates")
@@ -212,7 +241,10 @@ class ScaleConvolutionInputs:
     """A factor per input channel of a convolution scales its kernels; padding is zero either way."""
 
     lhs, rhs = conv(X * C, W), conv(X, W * reshape(C, shape=vector_along(C, W, 1, 1)))
-    fires = [dict(_KERNELS[0], C=Probe((4, 1, 1), constant=True)), dict(_KERNELS[2], C=Probe((4, 1), constant=True))]
+    fires = [
+        dict(_KERNELS[0], C=Probe((4, 1, 1), constant=True)),
+        dict(_KERNELS[2], C=Probe((4, 1), constant=True)),
+    ]
     refuses = [(dict(_KERNELS[1], C=Probe((4, 1, 1), constant=True)), "grouped")]
     integers = True
     why_not = staticmethod(_one_group)
@@ -256,4 +288,6 @@ class ScaleTransposedInputs:
 
     @staticmethod
     def why_not(m: Match) -> str | None:
-        return None if m.shape(X)[1] == m.shape(W)[0] else "broadcast: the channels come from the other operand"
+        return (
+            None if m.shape(X)[1] == m.shape(W)[0] else "broadcast: the channels come from the other operand"
+        )
