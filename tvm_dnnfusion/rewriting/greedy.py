@@ -43,7 +43,7 @@ class Rewriting:
 
 
 class GreedySearch:
-    """Largest drop in cost first, until no rule saves anything.
+    """Largest possible drop in cost first, until no rule saves anything.
 
     Each step makes the cost smaller, and costs are triples of natural numbers compared in order, so it ends
     whatever the rules are: A -> B and B -> A cannot both save.
@@ -59,36 +59,50 @@ class GreedySearch:
         done = Rewriting(root)
         results: dict[int, list[_Result]] = {}
         cost = graph.cost([root])
-        while True:
-            best: tuple[Cost, int, str] | None = None
-            live = graph.reachable([done.root])
-            present = set(live)
-            for number in live:
-                if number not in results:
-                    results[number] = list(self._results(graph, number, done))
-                for result in results[number]:
-                    if not result.may_save(graph, present):
-                        continue
-                    changed = graph.substituted(done.root, number, result.number)
-                    found = graph.cost([changed])
-                    if found < (cost if best is None else best[0]):
-                        best = (found, changed, result.rule)
-            if best is None:
-                return done
-            done.steps.append(Step(best[2], cost - best[0]))
-            cost, done.root = best[0], best[1]
+        progress = True
+        while progress:
+            progress = False
+            for result in self._candidates(graph, done, results):
+                present = set(graph.reachable([done.root]))
+                if result.at not in present or result.saving(graph, present) <= NO_COST:
+                    continue  # another one has changed what this one rewrites
+                changed = graph.substituted(done.root, result.at, result.number)
+                found = graph.cost([changed])
+                if found < cost:
+                    done.steps.append(Step(result.rule, cost - found))
+                    cost, done.root, progress = found, changed, True
+        return done
+
+    def _candidates(
+        self, graph: TermGraph, done: Rewriting, results: dict[int, list[_Result]]
+    ) -> list[_Result]:
+        """What may save anything, the most first."""
+        live = graph.reachable([done.root])
+        present = set(live)
+        found: list[tuple[Cost, _Result]] = []
+        for number in live:
+            if number not in results:
+                results[number] = list(self._results(graph, number, done))
+            savings = ((result.saving(graph, present), result) for result in results[number])
+            found += [(saving, result) for saving, result in savings if saving > NO_COST]
+        return [result for _, result in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
     def _results(self, graph: TermGraph, number: int, done: Rewriting) -> Iterator[_Result]:
         for rule, match in self._index.matches(graph, number):
+            if rule.needs_sizes and match.is_uniform():
+                continue
             before = len(graph.forms)
             result = apply(rule, match, self._allowed)
             for fresh in range(before, len(graph.forms)):
                 done.origins[fresh] = rule.name
             if isinstance(result, Refusal):
-                done.refusals[result] += 1
+                if result.is_notable:
+                    done.refusals[result] += 1
             elif result != number:
                 given = match.tensors()
-                yield _Result(rule.name, result, graph.above(number, given), graph.above(result, given))
+                yield _Result(
+                    rule.name, number, result, graph.above(number, given), graph.above(result, given)
+                )
 
 
 @dataclass(frozen=True)
@@ -96,11 +110,12 @@ class _Result:
     """What a rule makes of a term: operators of the left side go, at most, and those of the right one come."""
 
     rule: str
+    at: int
     number: int
     gone: tuple[int, ...]
     come: tuple[int, ...]
 
-    def may_save(self, graph: TermGraph, present: Collection[int]) -> bool:
-        """Whether this could save anything; cheap, and never wrong about a saving."""
+    def saving(self, graph: TermGraph, present: Collection[int]) -> Cost:
+        """What this saves at most: as if nothing else read the terms of the left side."""
         gone = sum((graph.cost_of(n) for n in self.gone), NO_COST)
-        return sum((graph.cost_of(n) for n in self.come if n not in present), NO_COST) < gone
+        return gone - sum((graph.cost_of(n) for n in self.come if n not in present), NO_COST)

@@ -23,6 +23,11 @@ class Refusal:
     rule: str
     reason: str
 
+    @property
+    def is_notable(self) -> bool:
+        """Whether the equation does hold here but its licence, or a constant, forbids to use it."""
+        return self.reason.startswith(("licence", "constant", "integers"))
+
 
 def apply(rule: Rule, match: Match, allowed: Licence) -> int | Refusal:
     """The term that replaces ``match.root`` under ``rule``, or why it must not."""
@@ -60,16 +65,17 @@ def _wrong_types(rule: Rule, match: Match) -> str | None:
 
 
 def _unlicensed(rule: Rule, match: Match, allowed: Licence) -> str | None:
-    if not match.output.dtype.startswith(("float", "bfloat", "bool")):
-        return None  # the licence is about floats
     needed = rule.licence
     for variable in rule.nonnegative:
+        if not is_nonnegative(match.graph, match.bindings[variable.name]):
+            return f"{variable} may be negative"
+    for variable in rule.defined:
         number = match.bindings[variable.name]
         if not is_nonnegative(match.graph, number):
-            if allowed < Licence.FINITE_ONLY:
-                return f"licence: {variable} may be negative, which only numerics='fast' may assume away"
+            if match.graph.is_constant(number) or allowed < Licence.FINITE_ONLY:
+                return f"licence: {variable} may be negative, which makes NaN of it"
             needed = Licence.FINITE_ONLY
-    if needed <= allowed:
+    if needed <= allowed or not match.output.dtype.startswith(("float", "bfloat", "bool")):
         return None
     option = "'relaxed'" if needed is Licence.REASSOCIATES else "'fast'"
     return f"licence: it {_CHANGES[needed]}, which needs numerics={option}"
@@ -78,6 +84,7 @@ def _unlicensed(rule: Rule, match: Match, allowed: Licence) -> str | None:
 _CHANGES = {Licence.REASSOCIATES: "changes rounding", Licence.FINITE_ONLY: "assumes finite values"}
 
 _NONNEGATIVE = frozenset({"abs", "exp", "nn.relu", "sigmoid", "sqrt"})
+_WRAPS_NOT = frozenset({"nn.relu", "maximum", "minimum", "max", "min", "reshape", "transpose"})
 _ALWAYS = "add multiply divide maximum minimum sum prod mean max min"
 _MOVES = "reshape transpose broadcast_to strided_slice concatenate take"
 _KEEPS_SIGN = frozenset(f"{_ALWAYS} {_MOVES}".split())
@@ -92,6 +99,10 @@ def is_nonnegative(graph: Graph, number: int, depth: int = 6) -> bool:
 
 def _form_is_nonnegative(graph: Graph, form: Form, depth: int) -> bool:
     operator, operands = form.operator, form.operands
+    if not operator:
+        return False
+    if not graph.info(operands[0]).dtype.startswith("float") and operator not in _WRAPS_NOT:
+        return False  # the absolute value of -128 in 8 bits is -128
     if operator in _NONNEGATIVE:
         return True
     if operator == "multiply" and operands[0] == operands[1]:

@@ -62,6 +62,12 @@ class Match:
     root: int
     bindings: Bindings
     pattern: Operation
+    matched: Form | None = None
+
+    @property
+    def form(self) -> Form:
+        """The form of the root that matched."""
+        return self.matched or self.graph.forms_of(self.root)[0]
 
     def tensors(self) -> set[int]:
         """The terms for which variables stand."""
@@ -70,6 +76,13 @@ class Match:
             bound = self.bindings[name]
             found.update(bound if isinstance(bound, tuple) else (bound,))
         return found
+
+    def is_uniform(self) -> bool:
+        """Whether all tensors are of one shape, and none is constant."""
+        shape = self.output.shape
+        return all(
+            self.graph.info(n).shape == shape and not self.graph.is_constant(n) for n in self.tensors()
+        )
 
     def info(self, variable: Variable) -> TensorInfo:
         """Shape and dtype of a tensor."""
@@ -112,7 +125,7 @@ class Match:
 def find_matches(pattern: Operation, root: int, form: Form, graph: Graph) -> Iterator[Match]:
     """Every way in which ``form``, one of ``root``, is an instance of ``pattern``."""
     for bindings in _matches_form(pattern, form, graph, {}):
-        yield Match(graph, root, bindings, pattern)
+        yield Match(graph, root, bindings, pattern, form)
 
 
 @functools.lru_cache(maxsize=8192)

@@ -222,9 +222,14 @@ def _softmax(attributes: Attributes, arrays: list[Array]) -> Array:
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
+def _of_floats(attributes: Attributes, inputs: list[TensorInfo]) -> TensorInfo:
+    require(inputs[0].dtype.startswith("float"), "a softmax of numbers that are no floats")
+    return inputs[0]
+
+
 declare(
     "nn.softmax",
-    _elementwise,
+    _of_floats,
     _softmax,
     lambda attributes, inputs, output: 5 * output.size,
 )

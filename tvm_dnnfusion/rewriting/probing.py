@@ -32,6 +32,7 @@ def draw(probe: Probe, rng: np.random.Generator, nonnegative: bool = False) -> n
             probe.dtype
         )
     values = rng.uniform(0.5, 1.5, probe.shape)
+    nonnegative = nonnegative or probe.low is not None
     return (values * (1 if nonnegative else rng.choice([-1, 1], probe.shape))).astype(probe.dtype)
 
 
@@ -46,6 +47,8 @@ class Case:
         Per leaf, its values; constants have them in the graph as well.
     fixed
         Leaves whose values are given by the probe, or constant.
+    positive
+        Leaves that must not be negative.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Case:
         self.graph = TermGraph()
         self.values: dict[int, np.ndarray] = {}
         self.fixed: set[int] = set()
+        self.positive: set[int] = set()
         bindings: Bindings = {}
         for name, value in probe.items():
             bindings[name] = self._bound(term, name, value, rng, name in nonnegative, constants)
@@ -104,8 +108,13 @@ class Case:
         else:
             number = self.graph.leaf(name, info)
         self.values[number] = array
+        if nonnegative and not constant:
+            self.positive.add(number)
+            return self.graph.add("abs", (number,), {})
         if constant or probe.constant or probe.value is not None or probe.below:
             self.fixed.add(number)
+        if probe.low is not None:
+            self.positive.add(number)
         return number
 
     def evaluate(self, root: int, values: Mapping[int, np.ndarray] | None = None) -> np.ndarray:

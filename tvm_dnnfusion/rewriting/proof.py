@@ -80,7 +80,7 @@ def result_as_declared(rule: Rule, case: Case) -> int | Refusal | None:
 
 
 def _nonnegative(rule: Rule) -> frozenset[str]:
-    return frozenset(variable.name for variable in rule.nonnegative)
+    return frozenset(variable.name for variable in (*rule.nonnegative, *rule.defined))
 
 
 def right_side(rule: Rule, case: Case, variant: Operation) -> int:
@@ -142,12 +142,11 @@ def prove_special_values(rule: Rule, rng: np.random.Generator) -> None:
 
 def _special(rule: Rule, case: Case, rng: np.random.Generator) -> dict[int, np.ndarray]:
     """Special values in the place of floats; constants and nonnegative operands keep to their kind."""
-    positive = {case.bindings[v.name] for v in rule.nonnegative}
     found = dict(case.values)
     for number, value in case.values.items():
         if value.dtype == np.float32 and number not in case.fixed:
             drawn = rng.choice(np.array(SPECIAL, np.float32), value.shape)
-            found[number] = np.abs(drawn) if number in positive else drawn
+            found[number] = np.abs(drawn) if number in case.positive else drawn
     return found
 
 
@@ -179,8 +178,7 @@ def _check_finite(rule: Rule, case: Case, result: int, values: Mapping[int, np.n
 
 def _difference(values: Mapping[int, np.ndarray], before: np.ndarray, after: np.ndarray) -> str:
     """The first element that differs, with the operands' elements where they are element-wise."""
-    if before.shape != after.shape:
-        return f"shape {before.shape} becomes {after.shape}"
+    before, after = np.broadcast_arrays(before, after)
     differs = ~(
         (before == after) & (np.signbit(before) == np.signbit(after))
         | ((before != before) & (after != after))
@@ -217,10 +215,12 @@ def prove_integers(rule: Rule, rng: np.random.Generator) -> None:
             if not isinstance(found, Refusal) or not found.reason.startswith("integers"):
                 raise ProofError(f"{rule.name} does not refuse integers: {found}")
             continue
-        result = right_side(rule, case, rule.lhs)
+        result = result_as_declared(rule, case)
+        if not isinstance(result, int):
+            continue  # not on these types, as for a cast
         values = _all_of_int8(case, result, rng)
         before, after = (evaluate_all(case.graph, n, values)[n] for n in (case.root, result))
-        if before.dtype != after.dtype or not np.array_equal(before, after):
+        if before.dtype != after.dtype or not np.all(before == after):
             raise ProofError(f"{rule.name} changes integers: {_difference(values, before, after)}")
 
 

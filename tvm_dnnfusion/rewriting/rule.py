@@ -10,8 +10,8 @@ from typing import Any
 
 from ..errors import RegistrationError
 from .matching import Match
-from .operators import COMMUTATIVE, COMMUTATIVE_IF_FINITE
-from .pattern import AttributeVariable, Calculation, Operation, Term, Variable, commuted, subterms
+from .operators import COMMUTATIVE, COMMUTATIVE_IF_FINITE, ELEMENTWISE
+from .pattern import AttributeVariable, Calculation, Literal, Operation, Term, Variable, commuted, subterms
 
 
 class Property(enum.Enum):
@@ -57,6 +57,8 @@ class Probe:
         All its elements; random ones by default.
     below
         Integers are drawn from 0 to this, exclusively.
+    low
+        Floats are drawn from this upwards, special ones too.
     """
 
     shape: tuple[int, ...]
@@ -64,6 +66,7 @@ class Probe:
     constant: bool = False
     value: float | None = None
     below: int = 0
+    low: float | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,10 @@ class Rule:
     floats
         Whether it is a rule for floats at all.
     nonnegative
-        Variables that must not be negative for the equation to hold.
+        Variables that must not be negative for the equation to hold, which must show in the graph.
+    defined
+        Variables for whose negative values the left side is NaN, so that the equation holds wherever that
+        is finite. Unless they show not to be negative the rule assumes finite values.
     enables
         For rules that save nothing themselves.
     source
@@ -119,6 +125,7 @@ class Rule:
     integers: bool | None = None
     floats: bool = True
     nonnegative: tuple[Variable, ...] = ()
+    defined: tuple[Variable, ...] = ()
     enables: Enables | None = None
     source: str = "derived"
     why_not: Callable[[Match], str | None] = field(default=lambda match: None)
@@ -134,6 +141,14 @@ class Rule:
     def holds_for_integers(self) -> bool:
         """Whether it may be used on integers."""
         return self.licence is Licence.EXACT if self.integers is None else self.integers
+
+    @cached_property
+    def needs_sizes(self) -> bool:
+        """Whether it saves only where operands are of different sizes: as many operators on both sides."""
+        sides = [[p for p in subterms(side) if isinstance(p, Operation)] for side in (self.lhs, self.rhs)]
+        plain = all(isinstance(p.operator, str) and p.operator in ELEMENTWISE for side in sides for p in side)
+        literal = any(isinstance(p, Literal) for p in subterms(self.rhs))
+        return plain and not literal and len(sides[0]) <= len(sides[1])
 
     @property
     def equation(self) -> str:
@@ -172,7 +187,7 @@ def rule(property: Property, numerics: str, registry: dict[str, Rule] = RULES) -
     return declare
 
 
-_FIELDS = ("refuses", "integers", "floats", "nonnegative", "enables", "source", "why_not")
+_FIELDS = ("refuses", "integers", "floats", "nonnegative", "defined", "enables", "source", "why_not")
 
 
 def _rule_of(body: Any, property: Property, numerics: str) -> Rule:
@@ -191,7 +206,7 @@ def _rule_of(body: Any, property: Property, numerics: str) -> Rule:
     given = {f: getattr(body, f) for f in _FIELDS if hasattr(body, f)}
     if "why_not" in given:
         given["why_not"] = body.why_not
-    for sequence in ("refuses", "nonnegative"):
+    for sequence in ("refuses", "nonnegative", "defined"):
         given[sequence] = tuple(given.get(sequence, ()))
     summary = (body.__doc__ or "").strip().splitlines()
     if not summary:

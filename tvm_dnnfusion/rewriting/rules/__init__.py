@@ -6,10 +6,17 @@ from ..rule import RULES, Rule
 from . import (  # noqa: F401
     associative,
     associative_merges,
+    commutative_concatenation,
+    commutative_functions,
+    commutative_repetition,
+    commutative_reshape,
+    commutative_slice,
+    commutative_transpose,
     distributive_arithmetic,
     distributive_linear,
     distributive_reductions,
     distributive_weights,
+    identities,
     paper_table,
 )
 

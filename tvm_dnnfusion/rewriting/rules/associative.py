@@ -318,7 +318,7 @@ class MergeSharedReciprocalRoots:
 
     lhs, rhs = (A * rsqrt(B)) * (rsqrt(B) * C), (A * C) / B
     fires = [dict(A=_BIG, B=_BIG, C=_BIG)]
-    nonnegative = (B,)
+    defined = (B,)
 
 
 @rule(Property.ASSOCIATIVE, numerics="reassociates")
@@ -327,7 +327,7 @@ class MergeRepeatedReciprocalRoot:
 
     lhs, rhs = (A / sqrt(B)) / sqrt(B), A / B
     fires = [dict(A=_BIG, B=_BIG)]
-    nonnegative = (B,)
+    defined = (B,)
 
 
 @rule(Property.ASSOCIATIVE, numerics="reassociates")
@@ -336,7 +336,7 @@ class MergeRepeatedRoot:
 
     lhs, rhs = (A * sqrt(B)) * sqrt(B), A * B
     fires = [dict(A=_BIG, B=_BIG)]
-    nonnegative = (B,)
+    defined = (B,)
 
 
 @rule(Property.ASSOCIATIVE, numerics="reassociates")

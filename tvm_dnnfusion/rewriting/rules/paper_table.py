@@ -29,7 +29,7 @@ class MergeSharedRoots:
 
     lhs, rhs = (A * sqrt(B)) * (sqrt(B) * C), A * B * C
     fires = [dict(A=_ROWS, B=_ROWS, C=_ROWS)]
-    nonnegative = (B,)
+    defined = (B,)
     source = PAPER
 
 
