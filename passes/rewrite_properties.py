@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm import relay
@@ -15,15 +15,19 @@ from tvm_dnnfusion.passes.graph_rewriter import is_sealed
 from tvm_dnnfusion.errors import OptionError
 from tvm_dnnfusion.relay_span import span_text
 from tvm_dnnfusion.rewriting.greedy import GreedySearch
-from tvm_dnnfusion.rewriting.index import RuleIndex
 from tvm_dnnfusion.rewriting.licence import Refusal
 from tvm_dnnfusion.rewriting.relay_build import TermEmitter
 from tvm_dnnfusion.rewriting.relay_terms import Imported, import_terms
-from tvm_dnnfusion.rewriting.rule import NUMERICS, Rule
+from tvm_dnnfusion.rewriting.rule import NUMERICS, Licence, Rule
 from tvm_dnnfusion.rewriting.rules import all_rules
+from tvm_dnnfusion.rewriting.saturation import SaturationSearch
 from tvm_dnnfusion.rewriting.terms import NO_COST, Cost
 from tvm_dnnfusion.rewriting.windows import WindowSearch, cut
 
+SEARCHES: dict[str, Callable[[Iterable[Rule], Licence], GreedySearch | SaturationSearch]] = {
+    "greedy": GreedySearch,
+    "saturation": SaturationSearch,
+}
 # Windows are cut anew after each round, since a rewriting may bring terms together.
 MAX_ROUNDS = 4
 
@@ -67,14 +71,48 @@ class RewritingLog:
     before: Cost = NO_COST
     after: Cost = NO_COST
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "flops_before": self.before.flops,
+            "flops_after": self.after.flops,
+            "bytes_before": self.before.bytes,
+            "bytes_after": self.after.bytes,
+            "fired": [
+                {"rule": f.rule, "function": f.function, "span": f.span}
+                | {"flops_saved": f.saved.flops, "bytes_saved": f.saved.bytes}
+                for f in self.fired
+            ],
+            "refused": [
+                {"rule": refusal.rule, "reason": refusal.reason, "count": count}
+                for refusal, count in self.refusals.most_common()
+            ],
+        }
+
+    def to_lines(self) -> list[str]:
+        """A summary, one line per rule that fired and per refusal; nothing if there is neither."""
+        lines: list[str] = []
+        if self.fired:
+            flops = f"{self.before.flops / 1e6:.1f} to {self.after.flops / 1e6:.1f} million operations"
+            lines += ["", f"Rewritten: {flops}"]
+            for name in dict.fromkeys(f.rule for f in self.fired):
+                uses = [f.saved for f in self.fired if f.rule == name]
+                saved = sum(uses, NO_COST)
+                lines.append(
+                    f"{name}, {len(uses)} times: {saved.flops} operations, {saved.bytes} bytes saved"
+                )
+        if self.refusals:
+            lines += ["", "Not rewritten:"]
+            lines += [f"{r.rule}, {count} times: {r.reason}" for r, count in self.refusals.most_common()]
+        return lines
+
 
 class _FunctionRewriter:
     """Rewrites one function after another; windows of equal structure are searched once for all of them."""
 
-    def __init__(self, rules: Iterable[Rule], numerics: str) -> None:
-        index = RuleIndex(rule for rule in rules if rule.enables is None)
+    def __init__(self, rules: Iterable[Rule], numerics: str, search: str) -> None:
         self.log = RewritingLog()
-        self._windows = WindowSearch(GreedySearch(index, NUMERICS[numerics]).rewrite)
+        self._windows = WindowSearch(SEARCHES[search](rules, NUMERICS[numerics]).rewrite)
 
     def rewrite(self, name: str, function: relay.Function) -> relay.Function:
         """``function`` with cheaper terms; itself if there are none."""
@@ -131,6 +169,8 @@ class RewriteProperties:
     numerics
         ``strict``: results stay bit-equal up to the kernels' own rounding; ``relaxed``: rounding may differ;
         ``fast``: no value is infinite or NaN.
+    search
+        ``greedy``, as in the paper, or ``saturation``, which goes on from there.
     rules
         All registered ones by default.
     on_log
@@ -140,12 +180,16 @@ class RewriteProperties:
     def __init__(
         self,
         numerics: str = "relaxed",
+        search: str = "saturation",
         rules: Iterable[Rule] | None = None,
         on_log: Callable[[RewritingLog], None] = lambda log: None,
     ) -> None:
         if numerics not in NUMERICS:
             raise OptionError(f"numerics is {numerics!r}; accepted are {', '.join(NUMERICS)}")
+        if search not in SEARCHES:
+            raise OptionError(f"search is {search!r}; accepted are {', '.join(SEARCHES)}")
         self._numerics = numerics
+        self._search = search
         self._rules = None if rules is None else tuple(rules)
         self._on_log = on_log
 
@@ -155,7 +199,8 @@ class RewriteProperties:
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """The module, types inferred, with cheaper terms; the module itself if there are none."""
-        rewriter = _FunctionRewriter(all_rules() if self._rules is None else self._rules, self._numerics)
+        rules = all_rules() if self._rules is None else self._rules
+        rewriter = _FunctionRewriter(rules, self._numerics, self._search)
         changed = {}
         for var, function in mod.functions.items():
             if isinstance(function, relay.Function) and not is_sealed(function):

@@ -18,6 +18,7 @@ from .errors import OptionError
 from .kernels import KernelCount, count_kernels
 from .passes.dnnfusion import DNNFusion, bind_params
 from .passes.fuse_by_mapping_type import PlannedFunction
+from .passes.rewrite_properties import RewritingLog
 from .plan import Group
 
 
@@ -82,6 +83,8 @@ class Report:
         Operators that are never grouped, and why.
     seconds
         Per phase.
+    rewriting
+        Rules that fired and what they saved, and those that were refused.
     """
 
     ops: int
@@ -91,6 +94,7 @@ class Report:
     refusals: tuple[dict[str, Any], ...]
     opaque: tuple[dict[str, Any], ...]
     seconds: dict[str, float] = field(default_factory=dict)
+    rewriting: RewritingLog = field(default_factory=RewritingLog)
 
     def to_json(self) -> dict[str, Any]:
         """One object, as the command line prints it."""
@@ -104,6 +108,7 @@ class Report:
             "blocks": [b.to_json() for b in self.blocks],
             "why_not": list(self.refusals),
             "opaque_ops": list(self.opaque),
+            "rewriting": self.rewriting.to_json(),
             "seconds": {k: round(v, 4) for k, v in self.seconds.items()},
         }
 
@@ -120,6 +125,7 @@ class Report:
             lines.append(f"{block.name}: {block.mapping_type}, {kept}: {' '.join(block.ops)}")
         lines += ["", "Not fused:"]
         lines += [f"{_edge_name(r)}: {r['reason']}" for r in self.refusals]
+        lines += self.rewriting.to_lines()
         if self.opaque:
             lines += ["", "Opaque:"]
             lines += [f"{o['op']} (node {o['node']}): {o['reason']}" for o in self.opaque]
@@ -188,11 +194,15 @@ def explain(
     start = time.perf_counter()
     stock = count_kernels(optimise_stock(bind_params(mod, params or {}), fusion.target))
     seconds["optimise_stock"] = time.perf_counter() - start
-    return make_report(fusion.trace.plans, ours, stock, seconds)
+    return make_report(fusion.trace.plans, ours, stock, seconds, fusion.trace.rewriting)
 
 
 def make_report(
-    plans: list[PlannedFunction], ours: KernelCount, stock: KernelCount, seconds: dict[str, float]
+    plans: list[PlannedFunction],
+    ours: KernelCount,
+    stock: KernelCount,
+    seconds: dict[str, float],
+    rewriting: RewritingLog | None = None,
 ) -> Report:
     """A report of plans that were made already."""
     blocks: list[BlockReport] = []
@@ -217,7 +227,10 @@ def make_report(
         ]
     operators = sum(len(b.ops) for b in blocks)
     calls = sum(isinstance(p.graph.exprs[n], relay.Call) for p in plans for n in p.graph.why_opaque)
-    return Report(operators + calls, ours, stock, tuple(blocks), tuple(refusals), tuple(opaque), seconds)
+    return Report(
+        operators + calls, ours, stock, tuple(blocks), tuple(refusals), tuple(opaque), seconds,
+        rewriting or RewritingLog(),
+    )  # fmt: skip
 
 
 def _block(ecg: ECG, group: Group, name: str) -> BlockReport:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import tvm
 
-from tvm_dnnfusion.cli import bench, compile, explain, run
+from tvm_dnnfusion.cli import bench, compile, explain, rules, run
 from tvm_dnnfusion.cli.arguments import OneLineParser
 from tvm_dnnfusion.diagnostics import collect_diagnostics
 from tvm_dnnfusion.errors import DNNFusionError
@@ -19,7 +19,7 @@ from tvm_dnnfusion.version import __version__
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-COMMANDS = (compile, run, explain, bench)
+COMMANDS = (compile, run, explain, bench, rules)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .index import RuleIndex
 from .licence import Refusal, apply
-from .rule import Licence
+from .rule import Licence, Rule
 from .terms import NO_COST, Cost, TermGraph
 
 
@@ -50,8 +50,8 @@ class GreedySearch:
     Source: DNNFusion, section 4.2.
     """
 
-    def __init__(self, index: RuleIndex, allowed: Licence) -> None:
-        self._index = index
+    def __init__(self, rules: Iterable[Rule], allowed: Licence) -> None:
+        self._index = RuleIndex(rule for rule in rules if rule.enables is None)
         self._allowed = allowed
 
     def rewrite(self, graph: TermGraph, root: int) -> Rewriting:

@@ -149,19 +149,8 @@ for _name in (*ARITHMETIC, *LOGICAL, *BITWISE, *SHIFTS):
 for _name in COMPARISONS:
     declare(_name, _comparison, _by_numpy(_name), per_output)
 
-ELEMENTWISE = frozenset(
-    (
-        *UNARY_FLOAT,
-        "bitwise_not",
-        "logical_not",
-        *ARITHMETIC,
-        *COMPARISONS,
-        *LOGICAL,
-        *BITWISE,
-        *SHIFTS,
-        "where",
-    )
-)
+BINARY = (*ARITHMETIC, *COMPARISONS, *LOGICAL, *BITWISE, *SHIFTS)
+ELEMENTWISE = frozenset((*UNARY_FLOAT, "bitwise_not", "logical_not", *BINARY, "where"))
 # For floats, too: NaN payloads aside. maximum and minimum return their second operand beside a NaN.
 COMMUTATIVE = frozenset({"add", "multiply", "equal", "not_equal", *LOGICAL, *BITWISE})
 COMMUTATIVE_IF_FINITE = COMMUTATIVE | {"maximum", "minimum"}

@@ -11,9 +11,10 @@ from tvm_dnnfusion.passes.numpy_operators import constructor
 from tvm_dnnfusion.passes.tensor_memory import tensor_of
 
 from ..ecg import TensorInfo
-from .operators import ARITHMETIC, BITWISE, COMPARISONS, LOGICAL, REDUCTIONS, SHIFTS, UNARY_FLOAT, Attributes
+from .operators import BINARY, REDUCTIONS, UNARY_FLOAT, Attributes
 from .operators_linear import CONVOLUTIONS, TRANSPOSED
 from .relay_terms import Imported
+from .terms import Form
 
 Exprs = list[relay.Expr]
 _Builder = Callable[[Exprs, Attributes, TensorInfo], relay.Expr]
@@ -96,8 +97,24 @@ class TermEmitter:
         if self._graph.is_constant(number):
             return relay.Constant(tensor_of(self._graph.value(number)), span)
         operands = [self._emitted[o] for o in form.operands]
+        source = self._source(number, form)
+        if source is not None:
+            return relay.Call(source.op, operands, source.attrs, None, span)
+        if form.operator in _PLAIN:
+            return relay.Call(relay.op.get(form.operator), operands, None, None, span)
         made = build_call(form.operator, operands, dict(form.attributes), self._graph.infos[number])
         return relay.Call(made.op, made.args, made.attrs, made.type_args, span)
+
+    def _source(self, number: int, form: Form) -> relay.Call | None:
+        """The model's call of the same operator with the same attributes, on other operands."""
+        while number in self._graph.sources and number not in self._origins:
+            number = self._graph.sources[number]
+        expr = self._imported.exprs.get(number)
+        known = self._graph.forms[number]
+        same = known.operator == form.operator and known.attributes == form.attributes
+        if not isinstance(expr, relay.Call) or not same or form.operator in ("concatenate", "strided_slice"):
+            return None
+        return expr
 
     def _span(self, number: int) -> relay.Span | None:
         """A rule's name for what a rule made, or where the model has the call that is only rebuilt."""
@@ -143,9 +160,11 @@ def _slice(operands: Exprs, attributes: Attributes, output: TensorInfo) -> relay
     return relay.strided_slice(operands[0], *bounds)
 
 
+# Operators without attributes.
+_PLAIN = frozenset((*UNARY_FLOAT, *BINARY, "bitwise_not", "logical_not", "where"))
+
 _BUILDERS: dict[str, _Builder] = {
-    **{name: _plain(name) for name in (*UNARY_FLOAT, *ARITHMETIC, *COMPARISONS, *LOGICAL, *BITWISE, *SHIFTS)},
-    **{name: _plain(name) for name in ("bitwise_not", "logical_not", "where")},
+    **{name: _plain(name) for name in _PLAIN},
     **{name: _reduction(name) for name in REDUCTIONS},
     **{name: _convolution(name) for name in (*CONVOLUTIONS, *TRANSPOSED)},
     "nn.dense": lambda operands, a, output: relay.nn.dense(*operands, units=output.shape[-1]),

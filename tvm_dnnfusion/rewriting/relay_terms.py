@@ -13,17 +13,7 @@ from tvm_dnnfusion.passes.graph_rewriter import Visit, key_of, visit_order
 from tvm_dnnfusion.passes.tensor_memory import view
 
 from ..ecg import TensorInfo
-from .operators import (
-    ARITHMETIC,
-    BITWISE,
-    COMPARISONS,
-    LOGICAL,
-    REDUCTIONS,
-    SHIFTS,
-    UNARY_FLOAT,
-    Array,
-    Attributes,
-)
+from .operators import BINARY, REDUCTIONS, UNARY_FLOAT, Array, Attributes
 from .operators_linear import CONVOLUTIONS, TRANSPOSED
 from .pattern import Inapplicable
 from .terms import TermGraph
@@ -326,7 +316,7 @@ def _convolution(name: str) -> _Reader:
 
 
 READERS: dict[str, _Reader] = {
-    **{name: _plain(name) for name in (*UNARY_FLOAT, *ARITHMETIC, *COMPARISONS, *LOGICAL, *BITWISE, *SHIFTS)},
+    **{name: _plain(name) for name in (*UNARY_FLOAT, *BINARY)},
     **{name: _plain(name) for name in ("bitwise_not", "logical_not", "where", "nn.dense")},
     **{name: _reduction(name) for name in REDUCTIONS},
     **{name: _shape("reshape") for name in ("reshape", "squeeze", "expand_dims", "nn.batch_flatten")},

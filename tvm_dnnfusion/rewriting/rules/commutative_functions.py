@@ -167,7 +167,7 @@ class OddFunctionOfNegative:
 
     lhs, rhs = odd(negative(A)), -odd(A)
     fires = [dict(A=_BIG)]
-    enables = Enables(B * odd(negative(A)) * negative(C), dict(A=_BIG, B=_BIG, C=_BIG, f="tanh"))
+    enables = Enables(absolute(odd(negative(A))), dict(A=_BIG, f="tanh"))
 
 
 @rule(Property.COMMUTATIVE, numerics="exact")

@@ -285,9 +285,7 @@ class MultiplyByReciprocal:
     lhs, rhs = A / C, A * (1 / C)
     fires = [dict(A=_BIG, C=Probe((), constant=True, value=3))]
     refuses = [(dict(A=_BIG, C=Probe((), constant=True, value=0)), "overflow")]
-    enables = Enables(
-        (A / C) * B, dict(A=_BIG, C=Probe((), constant=True, value=3), B=Probe((16,), constant=True))
-    )
+    enables = Enables(A * B + A / C, dict(A=_BIG, B=(16,), C=Probe((), constant=True, value=3)))
 
     @staticmethod
     def why_not(m: Match) -> str | None:
