@@ -48,7 +48,9 @@ def binomial(a: float, b: float, c: float, dtype: str) -> Build:
 def squeeze_excite(y: relay.Expr, w: relay.Expr) -> relay.Expr:
     """R13: the scale of a product depends on what is scaled."""
     pooled = relay.nn.global_avg_pool2d(y)
-    gate = relay.clip(relay.nn.conv2d(pooled, w, channels=8, kernel_size=(1, 1)) / const(6.0) + const(0.5), 0, 1)
+    gate = relay.clip(
+        relay.nn.conv2d(pooled, w, channels=8, kernel_size=(1, 1)) / const(6.0) + const(0.5), 0, 1
+    )
     return relay.nn.conv2d(relay.multiply(y, gate), w, channels=8, kernel_size=(1, 1))
 
 

@@ -23,8 +23,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "rules",
         help="list the rewriting rules",
-        description="Print every rewriting rule: name, mathematical property, equation, what it may change of "
-        "floating-point results, and where it comes from.",
+        description="Print every rewriting rule: name, mathematical property, equation, what it may "
+        "change of floating-point results, and where it comes from.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

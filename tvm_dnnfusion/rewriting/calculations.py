@@ -253,7 +253,7 @@ def merged_groups(old: Ints, new: Ints) -> list[Ints]:
 
 @calculation
 def common_tail(m: Match, tensor: int, new: Ints, axes: Any) -> Any:
-    """Axes of a reshaped tensor, all in the tail that the reshape leaves alone, as axes of the tensor before."""
+    """Axes of a reshaped tensor, in the tail that the reshape leaves alone, as axes of the tensor before."""
     old = m.graph.info(tensor).shape
     tail = tail_length(old, new)
     given = (axes,) if isinstance(axes, int) else axes
@@ -388,7 +388,7 @@ def all_rows(m: Match, values: Ints, table: int, indices: int, what: str) -> Int
 
 @calculation
 def operand_slice(m: Match, values: Ints, operand: int, transposed: bool, position: int, what: str) -> Ints:
-    """A slice of a product of matrices as one of an operand: its rows, its columns, and all of the inner axis."""
+    """A slice of a product of matrices as one of an operand: its rows or columns, the whole inner axis."""
     extents = m.graph.info(operand).shape
     whole = _whole(extents, what)
     matrix = [values[-2], whole[-2 if transposed else -1]]

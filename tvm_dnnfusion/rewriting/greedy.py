@@ -107,7 +107,7 @@ class GreedySearch:
 
 @dataclass(frozen=True)
 class _Result:
-    """What a rule makes of a term: operators of the left side go, at most, and those of the right one come."""
+    """What a rule makes of a term: operators of the left side go, those of the right one come."""
 
     rule: str
     at: int

@@ -45,6 +45,9 @@ from ..matching import Match
 from ..pattern import OperatorVariable
 from ..rule import Probe, Property, rule
 
+_CONVOLUTION = tuple(
+    sorted(dict(strides=(1, 2), padding=(1,) * 4, dilation=(1, 1), groups=1, kernel_size=(3, 3)).items())
+)
 _WIDTH = ((1, 0), (2, 2))
 _NUMBER = Probe((), constant=True)
 _ROWS = Probe((24,), "int64", below=6)
@@ -117,7 +120,7 @@ class PadInsideConvolution:
     fires = [
         dict(
             conv="nn.conv2d", X=(1, 4, 7, 6), W=(6, 4, 3, 3), P=((0, 0), (0, 0), (1, 0), (2, 1)),
-            S=tuple(sorted(dict(strides=(1, 2), padding=(1,) * 4, dilation=(1, 1), groups=1, kernel_size=(3, 3)).items())),
+            S=_CONVOLUTION,
         )
     ]  # fmt: skip
     refuses = [({**fires[0], "P": ((0, 0), (1, 0), (0, 0), (0, 0)), "X": (1, 3, 7, 6)}, "channels")]

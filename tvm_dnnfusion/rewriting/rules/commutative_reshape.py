@@ -74,7 +74,7 @@ class ReshapeAfterLeftConstant:
 
 @rule(Property.COMMUTATIVE, numerics="exact")
 class ReshapeBeforeConstant:
-    """A reshape goes ahead of an operator with a constant, so that a dense layer behind it meets the constant."""
+    """A reshape goes ahead of an operator with a constant, which a dense layer behind it can then absorb."""
 
     lhs = reshape(g(A, c), shape=S)
     rhs = g(reshape(A, shape=S), reshape(c, shape=tail_operand(c, A, S)))

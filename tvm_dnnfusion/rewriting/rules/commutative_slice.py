@@ -45,6 +45,7 @@ from ..matching import Match
 from ..pattern import Operation, Term, Variable
 from ..rule import Probe, Property, rule
 
+_GROUPED = ("nn.conv1d", dict(strides=(1,), padding=(1, 1), dilation=(1,), groups=2, kernel_size=(3,)))
 _CUT = dict(S=(1, 0), T=(5, 6), N=(1, 2))
 
 
@@ -209,8 +210,7 @@ class SliceBeforeConvolution:
     refuses = [
         (
             dict(
-                conv=("nn.conv1d", dict(strides=(1,), padding=(1, 1), dilation=(1,), groups=2, kernel_size=(3,))),
-                X=(2, 4, 9), W=(6, 2, 3), S=(0, 1, 0), T=(2, 4, 9), N=(1, 1, 1),
+                conv=_GROUPED, X=(2, 4, 9), W=(6, 2, 3), S=(0, 1, 0), T=(2, 4, 9), N=(1, 1, 1),
             ),
             "grouped",
         )
@@ -230,7 +230,6 @@ class SliceBatchBeforeConvolution:
     integers = True
     fires = [
         dict(
-            conv=("nn.conv1d", dict(strides=(1,), padding=(1, 1), dilation=(1,), groups=2, kernel_size=(3,))),
-            X=(3, 4, 9), W=(6, 2, 3), S=(1, 0, 0), T=(3, 6, 9), N=(1, 1, 1),
+            conv=_GROUPED, X=(3, 4, 9), W=(6, 2, 3), S=(1, 0, 0), T=(3, 6, 9), N=(1, 1, 1),
         )
     ]  # fmt: skip

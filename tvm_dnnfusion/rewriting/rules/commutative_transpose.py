@@ -111,7 +111,7 @@ class TransposeChoiceOnce:
 
 @rule(Property.COMMUTATIVE, numerics="reassociates")
 class ReduceBeforeTranspose:
-    """A sum, product or mean is smaller to transpose than its operand; elements are added in another order."""
+    """A sum, product or mean is smaller to transpose than its operand; the order of additions changes."""
 
     lhs = summing(transpose(A, axes=P), axes=Q, keepdims=K)
     rhs = transpose(summing(A, axes=mapped_axes(Q, P), keepdims=K), axes=remaining_order(P, Q, K))

@@ -93,7 +93,7 @@ class SubtractDataOnce:
 
 @rule(Property.DISTRIBUTIVE, numerics="reassociates")
 class AddWeightsOnce:
-    """Two results of the same data are one of the sum of the weights, which is folded if they are constant."""
+    """Two results of the same data are one of the sum of the weights, folded if they are constant."""
 
     lhs, rhs = bilinear(X, W) + bilinear(X, V), bilinear(X, W + V)
     fires = _each_kind("X", "WV")
