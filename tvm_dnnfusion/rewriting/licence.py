@@ -38,6 +38,8 @@ def apply(rule: Rule, match: Match, allowed: Licence) -> int | Refusal:
         result = build(rule.rhs, match)
     except Inapplicable as problem:
         return Refusal(rule.name, str(problem))
+    except IndexError:  # a calculation met an operand of a lower rank than the equation is about
+        return Refusal(rule.name, "an operand of another rank")
     found, wanted = match.graph.info(result), match.output
     if found != wanted:
         what = f"the result would be {found.dtype}{found.shape} instead of {wanted.dtype}{wanted.shape}"

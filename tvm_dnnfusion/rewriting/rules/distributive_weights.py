@@ -233,7 +233,9 @@ def _one_group(m: Match) -> str | None:
     attributes = dict(m.bindings["conv"][1])
     if attributes["groups"] != 1:
         return "a grouped convolution"
-    return None if m.shape(X)[1] == m.shape(W)[1] else "broadcast: the channels come from the other operand"
+    return (
+        None if m.shape(X)[1:2] == m.shape(W)[1:2] else "broadcast: the channels come from the other operand"
+    )
 
 
 @rule(Property.DISTRIBUTIVE, numerics="reassociates")
@@ -289,5 +291,7 @@ class ScaleTransposedInputs:
     @staticmethod
     def why_not(m: Match) -> str | None:
         return (
-            None if m.shape(X)[1] == m.shape(W)[0] else "broadcast: the channels come from the other operand"
+            None
+            if m.shape(X)[1:2] == m.shape(W)[:1]
+            else "broadcast: the channels come from the other operand"
         )
