@@ -106,7 +106,7 @@ class ScaleExtremeOnce:
     lhs = extreme(A * C, axes=P, keepdims=K)
     rhs = extreme(A, axes=P, keepdims=K) * reshape(C, shape=without_reduced(C, P, K))
     fires = _OVER
-    refuses = _MAX_VARIES
+    refuses = [(dict(A=(6, 8), C=(), P=(1,), K=False, reduce="max"), "negative")]
     nonnegative = (C,)
     why_not = staticmethod(_not_wider)
 
