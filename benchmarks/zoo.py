@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 BUILT = Path(os.environ.get("ZOO_BUILT", HERE / "built"))
 ENGINES = ("ours", "stock")
-ROUNDS = 15
+ROUNDS = 11
 # Stock TVM's schedule of a one-dimensional convolution keeps LLVM busy for longer than anybody waits.
 BUILD_SECONDS = 1500
 sys.path[:0] = [str(HERE), str(HERE / "models")]

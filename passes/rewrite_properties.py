@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm import relay
 from tvm.relay.function import FunctionWithFields
-from tvm_dnnfusion.passes.graph_rewriter import is_sealed
 
 from tvm_dnnfusion.errors import OptionError
+from tvm_dnnfusion.relay_graph import is_sealed
 from tvm_dnnfusion.relay_span import span_text
 from tvm_dnnfusion.rewriting.greedy import GreedySearch
 from tvm_dnnfusion.rewriting.licence import Refusal

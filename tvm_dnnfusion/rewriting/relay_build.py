@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tvm import relay
 
-from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter, key_of
+from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter
 from tvm_dnnfusion.passes.numpy_operators import constructor
 from tvm_dnnfusion.passes.tensor_memory import tensor_of
+from tvm_dnnfusion.relay_graph import key_of
 
 from ..ecg import TensorInfo
 from .operators import BINARY, REDUCTIONS, UNARY_FLOAT, Attributes

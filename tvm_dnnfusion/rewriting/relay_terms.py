@@ -9,8 +9,8 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from tvm_dnnfusion.passes.graph_rewriter import Visit, key_of, visit_order
 from tvm_dnnfusion.passes.tensor_memory import view
+from tvm_dnnfusion.relay_graph import Visit, key_of, visit_order
 
 from ..ecg import TensorInfo
 from .operators import BINARY, REDUCTIONS, UNARY_FLOAT, Array, Attributes
