@@ -31,6 +31,9 @@ _DTYPES = ("float32", "float64")
 _ENOUGH_PANELS = 4
 # Rows from which on copying a panel costs less than reading it where it lies.
 _PACKED_ROWS = 16
+# Multiply-adds, some microseconds of them, up to which waking other threads costs more than they save: a
+# recurrent network's steps, one row each, are a chain of such products.
+_SERIAL_STEPS = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +169,9 @@ def _tile_loops(schedule: te.Schedule, end: te.Stage, plan: _Plan) -> tuple[tir.
     end.reorder(*batch, panel, row_tile, row, vectors, lane)
     outer = [*batch, panel] if plan.by_panel else [*batch, panel, row_tile]
     parallel = end.fuse(*outer)
-    end.parallel(parallel)
+    product = plan.product
+    if product.batch * product.rows * product.columns * product.depth > _SERIAL_STEPS:
+        end.parallel(parallel)
     end.unroll(row)
     end.unroll(vectors)
     end.vectorize(lane)
