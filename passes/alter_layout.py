@@ -13,7 +13,8 @@ from tvm.target import Target
 from tvm_dnnfusion.passes.canonicalize import Canonicalizer, operator_names
 from tvm_dnnfusion.passes.fold_constants import rewrite_functions
 from tvm_dnnfusion.passes.graph_rewriter import GraphRewriter
-from tvm_dnnfusion.passes.layout_choice import chosen_layouts, is_x86, needs_legalising
+from tvm_dnnfusion.passes.layout_choice import chosen_layouts, covers, is_x86, needs_legalising
+from tvm_dnnfusion.passes.pad_columns import PadColumns
 from tvm_dnnfusion.passes.remember_implementations import remembered_implementations
 from tvm_dnnfusion.passes.static_types import StaticTypes
 from tvm_dnnfusion.passes.stock_pass import run_where_possible
@@ -149,6 +150,8 @@ def _needed_passes(mod: tvm.IRModule, target: Target) -> list[tvm.transform.Pass
     if "nn.conv1d" in names and is_x86(target):
         passes.append(WidenConv1d())
         names.add("nn.conv2d")
+    if "nn.dense" in names and covers(target):
+        passes.append(PadColumns(target))
     if needs_legalising(mod, names, target):
         passes.append(relay.transform.Legalize())
     if "nn.bias_add" in names:
