@@ -19,7 +19,7 @@ from tvm_dnnfusion.passes.numpy_operators import NUMPY_OPERATORS, NoEvaluator, U
 from tvm_dnnfusion.passes.static_types import StaticTypes
 from tvm_dnnfusion.passes.tensor_memory import tensor_of, view
 
-from tvm_dnnfusion.node_fields import copy_call, field_of, items
+from tvm_dnnfusion.node_fields import copy_call, field_of, items, structural_equal, structural_hash
 from tvm_dnnfusion.relay_graph import key_of
 
 # A folded value may be this many times larger than what it is computed from ...
@@ -73,6 +73,7 @@ class ConstantFolder(GraphRewriter):
         self.types = StaticTypes()
         # Keyed by address, hence with the expression, which keeps the address its own.
         self._values: dict[int, tuple[relay.Expr, Any]] = {}
+        self._folds: dict[tuple[Any, ...], tuple[list[relay.Expr], Any, relay.Expr | None]] = {}
 
     def rewrite_call(self, call: relay.Call, name: str, args: list[relay.Expr]) -> relay.Expr | None:
         if name in _SHAPE_OPERATORS:
@@ -85,7 +86,20 @@ class ConstantFolder(GraphRewriter):
         values = [self.value(arg) for arg in args]
         if any(value is None for value in values):
             return None
-        return self._folded(call, name, args, values, output)
+        return self._folded_once(call, name, args, values, output)
+
+    def _folded_once(
+        self, call: relay.Call, name: str, args: list[relay.Expr], values: list[Any], output: Any
+    ) -> relay.Expr | None:
+        """Equal calls give one constant: layers that share weights share the packed ones as well."""
+        attrs = field_of(call, "attrs")
+        key = (name, *(key_of(arg) for arg in args), 0 if attrs is None else structural_hash(attrs))
+        known = self._folds.get(key)
+        if known is None or (attrs is not None and not structural_equal(known[1], attrs)):
+            # The entry keeps args alive, and with them the addresses in its key.
+            known = (args, attrs, self._folded(call, name, args, values, output))
+            self._folds[key] = known
+        return known[2]
 
     def _folded(
         self, call: relay.Call, name: str, args: list[relay.Expr], values: list[Any], output: Any

@@ -176,6 +176,20 @@ def test_formulas_choose_what_topi_chooses(monkeypatch: pytest.MonkeyPatch, targ
     assert _layouts(ours) == _layouts(topis) and len(_layouts(ours)) == 4
 
 
+def test_layers_that_share_weights_share_the_packed_ones() -> None:
+    x, weights = relay.var("x", shape=(4, 16)), constant(np.ones((16, 16)))
+    body = relay.nn.dense(relay.nn.relu(relay.nn.dense(x, weights)), weights)
+    altered = AlterLayout(TARGET)(tvm.IRModule.from_expr(relay.Function([x], body)))
+    found: set[relay.Expr] = set()
+
+    def visit(expr: relay.Expr) -> None:
+        if isinstance(expr, relay.Call) and expr.op.name == "nn.contrib_dense_pack":
+            found.add(expr.args[1])
+
+    relay.analysis.post_order_visit(altered["main"], visit)
+    assert operators(altered)["nn.contrib_dense_pack"] == 2 and len(found) == 1
+
+
 def test_a_tensor_has_one_layout() -> None:
     """12 channels are written in blocks of 6, and read by a convolution whose output has blocks of 5."""
     y = relay.var("y", shape=(1, 16, 9, 9))
