@@ -148,10 +148,10 @@ def _needed_passes(mod: tvm.IRModule, target: Target) -> list[tvm.transform.Pass
     names = operator_names(mod)
     passes: list[tvm.transform.Pass] = []
     if "nn.conv1d" in names and is_x86(target):
-        passes.append(WidenConv1d())
+        passes.append(WidenConv1d(typed=True))
         names.add("nn.conv2d")
     if "nn.dense" in names and covers(target):
-        passes.append(PadColumns(target))
+        passes.append(PadColumns(target, typed=True))
     if needs_legalising(mod, names, target):
         passes.append(relay.transform.Legalize())
     if "nn.bias_add" in names:

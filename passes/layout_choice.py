@@ -18,7 +18,7 @@ from tvm.auto_scheduler import is_auto_scheduler_enabled
 from tvm.meta_schedule import is_meta_schedule_enabled
 from tvm.target import Target
 from tvm.target.x86 import get_simd_32bit_lanes
-from tvm_dnnfusion.schedules.conv_tiles import conv2d_blocks
+from tvm_dnnfusion.schedules.conv_tiles import conv2d_blocks, largest_block
 from tvm_dnnfusion.schedules.gemm_tiles import pack_width
 
 from tvm_dnnfusion.block_attributes import encode_attributes, make_attributes, plain_attributes
@@ -29,11 +29,6 @@ from tvm_dnnfusion.relay_graph import visit_order
 Rule = Callable[[Any, Any, Any, int], "relay.Expr | None"]
 
 _FLOATS = frozenset({"float16", "float32", "float64"})
-
-
-def largest_block(extent: int, limit: int) -> int:
-    """The largest divisor of ``extent`` that is at most ``limit``."""
-    return next(size for size in range(min(extent, limit), 0, -1) if extent % size == 0)
 
 
 def _tensors(types: Sequence[Any], out_type: relay.Type) -> list[tuple[tuple[int, ...], str]] | None:

@@ -81,11 +81,16 @@ class PadColumns:
     ----------
     target
         Its vectors are meant.
+    typed
+        The module's types are inferred already.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, typed: bool = False) -> None:
         self.target = target
+        self.typed = typed
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """``mod`` with padded weights, types inferred."""
-        return rewrite_functions(relay.transform.InferType()(mod), ColumnPadder, self.target)
+        if not self.typed:
+            mod = relay.transform.InferType()(mod)
+        return rewrite_functions(mod, ColumnPadder, self.target)

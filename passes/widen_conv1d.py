@@ -71,8 +71,19 @@ def _widened(attrs: Any, kernel: tuple[int, ...] | None) -> tvm.ir.Attrs:
 
 @tvm.transform.module_pass(opt_level=0, name="dnnfusion.WidenConv1d")
 class WidenConv1d:
-    """Pass that writes each static ``nn.conv1d`` as an ``nn.conv2d`` of height 1."""
+    """Pass that writes each static ``nn.conv1d`` as an ``nn.conv2d`` of height 1.
+
+    Parameters
+    ----------
+    typed
+        The module's types are inferred already.
+    """
+
+    def __init__(self, typed: bool = False) -> None:
+        self.typed = typed
 
     def transform_module(self, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """``mod`` without static one-dimensional convolutions, types inferred."""
-        return rewrite_functions(relay.transform.InferType()(mod), Conv1dWidener)
+        if not self.typed:
+            mod = relay.transform.InferType()(mod)
+        return rewrite_functions(mod, Conv1dWidener)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import tvm
 
-from .loop_nest import vector_lanes
+from .gemm_tiles import register_file
 
 # Multiply-adds in flight that hide their latency: two pipes of four cycles (Skylake, Zen 3, Cortex-X).
 _IN_FLIGHT = 8
@@ -100,11 +100,9 @@ class ConvTile:
 
 def vector_unit(target: tvm.target.Target, dtype: str) -> VectorUnit:
     """The vector unit of a CPU target for elements of ``dtype``."""
-    triple = str(target.attrs.get("mtriple", ""))
-    wide = tvm.target.codegen.target_has_features("avx512f", target)
-    many = wide or triple.startswith(("aarch64", "arm64"))
+    registers = register_file(target, dtype)
     cores = int(target.attrs.get("num-cores", 0)) or 4
-    return VectorUnit(vector_lanes(target, dtype), 32 if many else 16, cores)
+    return VectorUnit(registers.lanes, registers.count, cores)
 
 
 def divisors(extent: int) -> list[int]:
@@ -125,11 +123,12 @@ def conv2d_blocks(in_channels: int, out_channels: int, lanes: int) -> tuple[int,
     lanes
         Elements in one register.
     """
-    return _block(in_channels, lanes), _block(out_channels, lanes)
+    return largest_block(in_channels, lanes), largest_block(out_channels, lanes)
 
 
-def _block(channels: int, lanes: int) -> int:
-    return next(size for size in range(min(channels, lanes), 0, -1) if channels % size == 0)
+def largest_block(extent: int, limit: int) -> int:
+    """The largest divisor of ``extent`` that is at most ``limit``."""
+    return next(size for size in range(min(extent, limit), 0, -1) if extent % size == 0)
 
 
 def fills_vectors(block: int, unit: VectorUnit) -> bool:

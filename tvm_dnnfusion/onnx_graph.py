@@ -36,10 +36,10 @@ from .onnx_relay import (
     operator_name,
     rebuild,
     rewrite_dataflow,
-    span_of,
     static_shape,
     type_of,
 )
+from .relay_span import span_of
 
 # Float initializers up to this many elements take part in the evaluation of whole nodes: scales of Resize.
 _FOLDED_WEIGHT_LIMIT = 16

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 
 import numpy as np
 from tvm import nd, tir
-from tvm.ir import Op, SourceName, Span, TensorType, Type
+from tvm.ir import Op, Span, TensorType, Type
 from tvm.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, Var
 from tvm.relay.frontend.common import infer_type
 
@@ -22,11 +22,6 @@ def address(expr: RelayExpr) -> int:
 def data_address(value: Constant) -> int:
     """Address of a constant's data, which copies of the constant share."""
     return value.data.handle.contents.data or id(value)
-
-
-def span_of(name: str) -> Span:
-    """A span whose source is the ONNX name."""
-    return Span(SourceName(name), 0, 0, 0, 0)
 
 
 def is_parameter(array: nd.NDArray) -> bool:

@@ -6,15 +6,10 @@ import math
 from typing import Any
 
 from .matching import Match
-from .operators import broadcast_shape
-from .pattern import Inapplicable, calculation
+from .operators import broadcast_shape, require
+from .pattern import calculation
 
 Ints = tuple[int, ...]
-
-
-def _need(holds: bool, reason: str) -> None:
-    if not holds:
-        raise Inapplicable(reason)
 
 
 @calculation
@@ -71,7 +66,7 @@ def reordered(m: Match, values: Any, axes: Ints) -> Any:
 def aligned(m: Match, tensor: int, axes: Ints) -> Ints:
     """The shape of a broadcast operand, with as many axes as ``axes`` permutes."""
     extents = m.graph.info(tensor).shape
-    _need(len(extents) <= len(axes), "an operand of higher rank than what is transposed")
+    require(len(extents) <= len(axes), "an operand of higher rank than what is transposed")
     return (1,) * (len(axes) - len(extents)) + extents
 
 
@@ -86,7 +81,7 @@ def merged_axes(m: Match, inner: Ints, keeps: bool, outer: Ints, tensor: int) ->
 @calculation
 def same_keepdims(m: Match, first: bool, second: bool) -> bool:
     """Whether reduced axes are kept, if two reductions agree on it."""
-    _need(first == second, "one reduction keeps its axes and the other does not")
+    require(first == second, "one reduction keeps its axes and the other does not")
     return first
 
 
@@ -111,14 +106,14 @@ def remaining_order(m: Match, permutation: Ints, axes: Ints, keeps: bool) -> Int
 def without_reduced(m: Match, tensor: int, axes: Ints, keeps: bool) -> Ints:
     """The shape, reduced, of an operand that is one element along ``axes`` of what it is combined with."""
     extents = aligned_shape(m.graph.info(tensor).shape, axes, len(m.output.shape), keeps)
-    _need(all(extents[axis] == 1 for axis in axes), "the operand varies along a reduced axis")
+    require(all(extents[axis] == 1 for axis in axes), "the operand varies along a reduced axis")
     return extents if keeps else tuple(n for axis, n in enumerate(extents) if axis not in axes)
 
 
 def aligned_shape(extents: Ints, axes: Ints, output_rank: int, keeps: bool) -> Ints:
     """``extents`` with the rank of what was reduced over ``axes``."""
     rank = output_rank if keeps else output_rank + len(axes)
-    _need(len(extents) <= rank, "an operand of higher rank")
+    require(len(extents) <= rank, "an operand of higher rank")
     return (1,) * (rank - len(extents)) + extents
 
 
@@ -126,7 +121,7 @@ def aligned_shape(extents: Ints, axes: Ints, output_rank: int, keeps: bool) -> I
 def not_wider(m: Match, axes: Ints, tensor: int, other: int) -> Ints:
     """``axes``, if an element-wise operator of both tensors has the shape of the first."""
     wide = m.graph.info(tensor).shape
-    _need(broadcast_shape([wide, m.graph.info(other).shape]) == wide, "broadcast: the operand is larger")
+    require(broadcast_shape([wide, m.graph.info(other).shape]) == wide, "broadcast: the operand is larger")
     return axes
 
 
@@ -135,7 +130,7 @@ def broadcast_slice(m: Match, values: Ints, tensor: int, what: str) -> Ints:
     """A slice of what an operand is broadcast to, as one of the operand."""
     extents = m.graph.info(tensor).shape
     offset = len(values) - len(extents)
-    _need(offset >= 0, "a slice of lower rank")
+    require(offset >= 0, "a slice of lower rank")
     whole = {"begin": 0, "end": 1, "strides": 1}[what]
     return tuple(whole if n == 1 else values[a + offset] for a, n in enumerate(extents))
 
@@ -190,14 +185,14 @@ def flipped(m: Match, value: bool) -> bool:
 @calculation
 def clip_low(m: Match, low: float, low2: float, high2: float) -> float:
     """The lower bound of one clip for two."""
-    _need(low2 <= high2, "bounds in the wrong order")
+    require(low2 <= high2, "bounds in the wrong order")
     return max(low2, min(low, high2))
 
 
 @calculation
 def clip_high(m: Match, low: float, high: float, low2: float, high2: float) -> float:
     """The upper bound of one clip for two."""
-    _need(low <= high, "bounds in the wrong order")
+    require(low <= high, "bounds in the wrong order")
     return max(low2, min(high, high2))
 
 
@@ -212,7 +207,7 @@ def vector_along(
     extents, rank = m.graph.info(tensor).shape, len(m.graph.info(operand).shape)
     behind = axis if axis < 0 else axis - rank
     length = extents[behind] if len(extents) >= -behind else 1
-    _need(math.prod(extents) == length, f"the operand does not vary along axis {axis} alone")
+    require(math.prod(extents) == length, f"the operand does not vary along axis {axis} alone")
     found = [1] * rank
     found[other if swap else target] = length
     return tuple(found)
@@ -221,7 +216,7 @@ def vector_along(
 @calculation
 def ungrouped(m: Match, attributes: Any) -> Any:
     """Attributes of a convolution in one group."""
-    _need(dict(attributes)["groups"] == 1, "a grouped convolution")
+    require(dict(attributes)["groups"] == 1, "a grouped convolution")
     return attributes
 
 
@@ -241,12 +236,12 @@ def merged_groups(old: Ints, new: Ints) -> list[Ints]:
         while axis < len(old) and (size < extent or (old[axis] == 1 and axis == start and extent == 1)):
             size *= old[axis]
             axis += 1
-        _need(size == extent, "the reshape splits an axis")
+        require(size == extent, "the reshape splits an axis")
         groups.append(tuple(range(start, axis)))
     rest = range(axis, len(old))
-    _need(all(old[a] == 1 for a in rest), "the reshape splits an axis")
+    require(all(old[a] == 1 for a in rest), "the reshape splits an axis")
     if rest:
-        _need(bool(groups), "a reshape to a scalar")
+        require(bool(groups), "a reshape to a scalar")
         groups[-1] = (*groups[-1], *rest)
     return groups
 
@@ -257,7 +252,7 @@ def common_tail(m: Match, tensor: int, new: Ints, axes: Any) -> Any:
     old = m.graph.info(tensor).shape
     tail = tail_length(old, new)
     given = (axes,) if isinstance(axes, int) else axes
-    _need(all(axis >= len(new) - tail for axis in given), "the reshape changes one of the axes")
+    require(all(axis >= len(new) - tail for axis in given), "the reshape changes one of the axes")
     found = tuple(axis + len(old) - len(new) for axis in given)
     return found[0] if isinstance(axes, int) else found
 
@@ -289,7 +284,7 @@ def tail_operand(m: Match, operand: int, tensor: int, new: Ints) -> Ints:
     extents, old = m.graph.info(operand).shape, m.graph.info(tensor).shape
     varies = [len(extents) - axis for axis, n in enumerate(extents) if n != 1]
     needed = max(varies, default=0)
-    _need(needed <= tail_length(old, new), "the operand varies along an axis that the reshape changes")
+    require(needed <= tail_length(old, new), "the operand varies along an axis that the reshape changes")
     return extents[len(extents) - needed :] if needed else ()
 
 
@@ -300,7 +295,7 @@ def slice_before_reshape(m: Match, values: Ints, tensor: int, new: Ints, what: s
     tail = tail_length(old, new)
     for axis in range(len(new) - tail):
         whole = {"begin": 0, "end": new[axis], "strides": 1}[what]
-        _need(values[axis] == whole, "the slice cuts an axis that the reshape changes")
+        require(values[axis] == whole, "the slice cuts an axis that the reshape changes")
     head = ({"begin": 0, "end": n, "strides": 1}[what] for n in old[: len(old) - tail])
     return (*head, *values[len(new) - tail :])
 
@@ -308,14 +303,14 @@ def slice_before_reshape(m: Match, values: Ints, tensor: int, new: Ints, what: s
 @calculation
 def other_axis(m: Match, axis: int, reserved: int) -> int:
     """``axis``, unless it is the reserved one."""
-    _need(axis != reserved, "along the same axis")
+    require(axis != reserved, "along the same axis")
     return axis
 
 
 @calculation
 def axis_not_reduced(m: Match, axis: int, axes: Ints, keeps: bool) -> int:
     """An axis of what is reduced as one of the result."""
-    _need(axis not in axes, "along a reduced axis")
+    require(axis not in axes, "along a reduced axis")
     return axis if keeps else axis - sum(a < axis for a in axes)
 
 
@@ -323,7 +318,7 @@ def axis_not_reduced(m: Match, axis: int, axes: Ints, keeps: bool) -> int:
 def whole_along(m: Match, values: Ints, tensor: int, axis: int, what: str) -> Ints:
     """A slice that keeps all of ``axis``."""
     whole = {"begin": 0, "end": m.graph.info(tensor).shape[axis], "strides": 1}[what]
-    _need(values[axis] == whole, f"the slice cuts axis {axis}")
+    require(values[axis] == whole, f"the slice cuts axis {axis}")
     return values
 
 
@@ -353,7 +348,7 @@ def _only(m: Match, values: Ints, axes: Ints, what: str) -> None:
     """Refuse a slice of the result's source that cuts other axes than ``axes``."""
     source = m.graph.info(m.form.operands[0]).shape
     for axis, whole in enumerate(_whole(source, what)):
-        _need(axis in axes or values[axis] == whole, f"the slice cuts axis {axis}")
+        require(axis in axes or values[axis] == whole, f"the slice cuts axis {axis}")
 
 
 @calculation
@@ -401,21 +396,21 @@ def operand_slice(m: Match, values: Ints, operand: int, transposed: bool, positi
 @calculation
 def vector_indices(m: Match, axes: Ints, indices: int) -> Ints:
     """The transposition behind a take, which keeps the rank if the indices are a vector."""
-    _need(len(m.graph.info(indices).shape) == 1, "indices that are not a vector")
+    require(len(m.graph.info(indices).shape) == 1, "indices that are not a vector")
     return axes
 
 
 @calculation
 def without_axes(m: Match, widths: Any, axes: Ints, keeps: bool) -> Any:
     """Padding of a reduction's operand as padding of the result; reduced axes must not be padded."""
-    _need(all(widths[axis] == (0, 0) for axis in axes), "a reduced axis is padded")
+    require(all(widths[axis] == (0, 0) for axis in axes), "a reduced axis is padded")
     return tuple((0, 0) if a in axes else w for a, w in enumerate(widths) if keeps or a not in axes)
 
 
 @calculation
 def only_padded(m: Match, axes: Ints, widths: Any) -> Ints:
     """``axes``, if no other axis is padded."""
-    _need(all(w == (0, 0) for a, w in enumerate(widths) if a not in axes), "an axis that is kept is padded")
+    require(all(w == (0, 0) for a, w in enumerate(widths) if a not in axes), "an axis that is kept is padded")
     return axes
 
 
@@ -429,7 +424,7 @@ def added_widths(m: Match, first_widths: Any, second_widths: Any) -> Any:
 @calculation
 def padded_convolution(m: Match, attributes: Any, widths: Any) -> Any:
     """Attributes of a convolution that pads by itself; samples and channels must not be padded."""
-    _need(widths[0] == widths[1] == (0, 0), "samples or channels are padded")
+    require(widths[0] == widths[1] == (0, 0), "samples or channels are padded")
     own, rank = dict(attributes)["padding"], len(widths) - 2
     low = tuple(own[a] + widths[2 + a][0] for a in range(rank))
     high = tuple(own[rank + a] + widths[2 + a][1] for a in range(rank))
@@ -441,7 +436,7 @@ def inside(m: Match, values: Ints, tensor: int, widths: Any) -> Ints:
     """Begin or end of a slice that cuts only what was there before padding."""
     extents = m.graph.info(tensor).shape
     found = tuple(v - low for v, (low, _) in zip(values, widths, strict=True))
-    _need(all(0 <= v <= n for v, n in zip(found, extents, strict=True)), "the slice keeps padding")
+    require(all(0 <= v <= n for v, n in zip(found, extents, strict=True)), "the slice keeps padding")
     return found
 
 
@@ -449,7 +444,7 @@ def inside(m: Match, values: Ints, tensor: int, widths: Any) -> Ints:
 def axis_before_take(m: Match, axes: Ints, taken: int, indices: int) -> Ints:
     """Axes of a result of take as axes of the table; axes of the indices refuse."""
     rank = len(m.graph.info(indices).shape)
-    _need(not any(taken <= axis < taken + rank for axis in axes), "along the axis of the indices")
+    require(not any(taken <= axis < taken + rank for axis in axes), "along the axis of the indices")
     return tuple(axis if axis < taken else axis - rank + 1 for axis in axes)
 
 
@@ -458,7 +453,7 @@ def axis_after_reduction(m: Match, taken: int, axes: Ints, keeps: bool, table: i
     """The axis from which a reduced table is taken, for a reduction over ``axes`` of what is taken."""
     rank = len(m.graph.info(indices).shape)
     before = sum(axis < taken for axis in axes)
-    _need(not any(taken <= axis < taken + rank for axis in axes), "along the axis of the indices")
+    require(not any(taken <= axis < taken + rank for axis in axes), "along the axis of the indices")
     return taken if keeps else taken - before
 
 
@@ -466,7 +461,7 @@ def axis_after_reduction(m: Match, taken: int, axes: Ints, keeps: bool, table: i
 def softmax_axis(m: Match, axis: int, taken: int, indices: int) -> int:
     """The axis of a softmax of what is taken as one of the table."""
     rank = len(m.graph.info(indices).shape)
-    _need(not taken <= axis < taken + rank, "along the axis of the indices")
+    require(not taken <= axis < taken + rank, "along the axis of the indices")
     return axis if axis < taken else axis - rank + 1
 
 
@@ -474,8 +469,8 @@ def softmax_axis(m: Match, axis: int, taken: int, indices: int) -> int:
 def repeats(m: Match, tensor: int, wide: Ints, axes: Ints) -> Ints:
     """``axes``, if a broadcast repeats along all of them and has no axes in front."""
     extents = m.graph.info(tensor).shape
-    _need(len(extents) == len(wide), "the broadcast adds axes")
-    _need(all(extents[a] == 1 for a in axes), "a reduced axis is not only repeated")
+    require(len(extents) == len(wide), "the broadcast adds axes")
+    require(all(extents[a] == 1 for a in axes), "a reduced axis is not only repeated")
     return axes
 
 
@@ -485,34 +480,34 @@ def same_concatenation(m: Match, axis: int, tensors: Any, shared: int) -> int:
     extents = m.graph.info(shared).shape
     part = m.graph.info(tensors[0]).shape
     offset = len(part) - len(extents)
-    _need(offset >= 0, "an operand of higher rank")
-    _need(axis < offset or extents[axis - offset] == 1, "the operand varies along the axis")
+    require(offset >= 0, "an operand of higher rank")
+    require(axis < offset or extents[axis - offset] == 1, "the operand varies along the axis")
     return axis
 
 
 @calculation
 def last_axis(m: Match, axis: int, rank: int) -> int:
     """The axis of weights for a concatenation of results along their last axis."""
-    _need(axis == len(m.output.shape) - 1, "not along the last axis")
+    require(axis == len(m.output.shape) - 1, "not along the last axis")
     return rank
 
 
 @calculation
 def first_axis(m: Match, axis: int) -> int:
     """``axis``, which must not be the last one."""
-    _need(axis < len(m.output.shape) - 1, "along the last axis")
+    require(axis < len(m.output.shape) - 1, "along the last axis")
     return axis
 
 
 @calculation
 def channel_axis(m: Match, axis: int, target: int) -> int:
     """``target``, for a concatenation along the channels."""
-    _need(axis == 1, "not along the channels")
+    require(axis == 1, "not along the channels")
     return target
 
 
 @calculation
 def sample_axis(m: Match, axis: int) -> int:
     """``axis``, for a concatenation along the samples."""
-    _need(axis == 0, "not along the samples")
+    require(axis == 0, "not along the samples")
     return axis

@@ -12,6 +12,7 @@ from tvm_dnnfusion.passes.tensor_memory import tensor_of
 from tvm_dnnfusion.relay_graph import key_of
 
 from ..ecg import TensorInfo
+from ..relay_span import span_of
 from .operators import BINARY, REDUCTIONS, UNARY_FLOAT, Attributes
 from .operators_linear import CONVOLUTIONS, TRANSPOSED
 from .relay_terms import Imported
@@ -25,7 +26,7 @@ SPAN_PREFIX = "rule:"
 
 def span_of_rule(name: str) -> relay.Span:
     """Where a call comes from that the rule ``name`` made."""
-    return relay.Span(relay.SourceName(SPAN_PREFIX + name), 0, 0, 0, 0)
+    return span_of(SPAN_PREFIX + name)
 
 
 class TermEmitter:
