@@ -22,7 +22,7 @@ from tvm_dnnfusion.schedules.conv_tiles import conv2d_blocks, largest_block
 from tvm_dnnfusion.schedules.gemm_tiles import pack_width
 
 from tvm_dnnfusion.block_attributes import encode_attributes, make_attributes, plain_attributes
-from tvm_dnnfusion.node_fields import field_of, items, make_call, shape_of
+from tvm_dnnfusion.node_fields import field_of, items, make_call, static_shape
 from tvm_dnnfusion.relay_graph import visit_order
 
 # (attributes, operands, their types and the result's) -> the operator in its new layout, or None.
@@ -33,11 +33,11 @@ _FLOATS = frozenset({"float16", "float32", "float64"})
 
 def _tensors(types: Sequence[Any], out_type: relay.Type) -> list[tuple[tuple[int, ...], str]] | None:
     """Shape and dtype of operands and result; None unless all are static and of one floating type."""
-    found = [(shape_of(t), field_of(t, "dtype")) for t in (*items(types), out_type)]
-    static = [(tuple(d for d in shape if d is not None), dtype) for shape, dtype in found]
+    found = [(static_shape(t), field_of(t, "dtype")) for t in (*items(types), out_type)]
+    static = [(shape, dtype) for shape, dtype in found if shape is not None]
     if len({dtype for _, dtype in found}) != 1 or found[0][1] not in _FLOATS:
         return None
-    return static if all(None not in shape for shape, _ in found) else None
+    return static if len(static) == len(found) else None
 
 
 def _dense(attrs: Any, args: Any, tensors: list[tuple[tuple[int, ...], str]], lanes: int) -> relay.Expr:

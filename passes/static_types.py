@@ -14,7 +14,7 @@ import tvm
 from tvm import relay
 from tvm_dnnfusion.passes.tensor_memory import native_dtype
 
-from tvm_dnnfusion.node_fields import shape_of
+from tvm_dnnfusion.node_fields import static_shape
 from tvm_dnnfusion.structural_memo import StructuralMemo
 
 
@@ -51,10 +51,8 @@ class StaticTypes:
             return None if any(field is None for field in fields) else fields
         if not isinstance(type_, relay.TensorType):
             return None
-        shape, dtype = shape_of(type_), native_dtype(type_.dtype)
-        if dtype is None or None in shape:
-            return None
-        return OutputType(tuple(extent for extent in shape if extent is not None), dtype)
+        shape, dtype = static_shape(type_), native_dtype(type_.dtype)
+        return None if dtype is None or shape is None else OutputType(shape, dtype)
 
 
 def constant_type(data: tvm.nd.NDArray) -> relay.TensorType:

@@ -204,3 +204,10 @@ def shape_of(type_: relay.TensorType) -> tuple[int | None, ...]:
     """The extents of a tensor type; None for one that is not known."""
     extents = items(field_of(type_, "shape"))
     return tuple(field_of(e, "value") if type(e) is tvm.tir.IntImm else None for e in extents)
+
+
+def static_shape(type_: relay.TensorType) -> tuple[int, ...] | None:
+    """The extents of a tensor type; None if one of them is not known."""
+    shape = shape_of(type_)
+    known = tuple(extent for extent in shape if extent is not None)
+    return known if len(known) == len(shape) else None

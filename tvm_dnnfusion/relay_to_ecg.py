@@ -18,7 +18,7 @@ from .ecg import ECG, Node, TensorInfo, Value
 from .ecg_body import operator_attributes
 from .mapping import Classification, classify, why_opaque
 from .mapping_type import MappingType
-from .node_fields import field_of, items, shape_of
+from .node_fields import field_of, items, static_shape
 from .operator_cost import flops
 from .relay_graph import CHILDREN, Visit, key_of, visit_order
 from .relay_span import span_text
@@ -64,10 +64,10 @@ def tensor_infos(type_: relay.Type) -> tuple[TensorInfo, ...] | None:
     for tensor in fields:
         if not isinstance(tensor, relay.TensorType):
             return None
-        shape = shape_of(tensor)
-        if None in shape:
+        shape = static_shape(tensor)
+        if shape is None:
             return None
-        found.append(TensorInfo(tuple(d for d in shape if d is not None), field_of(tensor, "dtype")))
+        found.append(TensorInfo(shape, field_of(tensor, "dtype")))
     return tuple(found)
 
 

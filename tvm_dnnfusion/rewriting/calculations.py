@@ -12,6 +12,11 @@ from .pattern import calculation
 Ints = tuple[int, ...]
 
 
+def _whole_axis(extent: int, what: str) -> int:
+    """Begin, end or strides of a slice of a whole axis."""
+    return {"begin": 0, "end": extent, "strides": 1}[what]
+
+
 @calculation
 def shape(m: Match, tensor: int) -> Ints:
     """The shape of a tensor."""
@@ -131,7 +136,7 @@ def broadcast_slice(m: Match, values: Ints, tensor: int, what: str) -> Ints:
     extents = m.graph.info(tensor).shape
     offset = len(values) - len(extents)
     require(offset >= 0, "a slice of lower rank")
-    whole = {"begin": 0, "end": 1, "strides": 1}[what]
+    whole = _whole_axis(1, what)
     return tuple(whole if n == 1 else values[a + offset] for a, n in enumerate(extents))
 
 
@@ -142,7 +147,7 @@ def unreduced(m: Match, values: Ints, tensor: int, axes: Ints, keeps: bool, what
     rest = iter(values)
     found = []
     for axis, extent in enumerate(extents):
-        whole = {"begin": 0, "end": extent, "strides": 1}[what]
+        whole = _whole_axis(extent, what)
         if axis in axes:
             found.append(whole)
             if keeps:
@@ -294,9 +299,9 @@ def slice_before_reshape(m: Match, values: Ints, tensor: int, new: Ints, what: s
     old = m.graph.info(tensor).shape
     tail = tail_length(old, new)
     for axis in range(len(new) - tail):
-        whole = {"begin": 0, "end": new[axis], "strides": 1}[what]
+        whole = _whole_axis(new[axis], what)
         require(values[axis] == whole, "the slice cuts an axis that the reshape changes")
-    head = ({"begin": 0, "end": n, "strides": 1}[what] for n in old[: len(old) - tail])
+    head = (_whole_axis(n, what) for n in old[: len(old) - tail])
     return (*head, *values[len(new) - tail :])
 
 
@@ -317,7 +322,7 @@ def axis_not_reduced(m: Match, axis: int, axes: Ints, keeps: bool) -> int:
 @calculation
 def whole_along(m: Match, values: Ints, tensor: int, axis: int, what: str) -> Ints:
     """A slice that keeps all of ``axis``."""
-    whole = {"begin": 0, "end": m.graph.info(tensor).shape[axis], "strides": 1}[what]
+    whole = _whole_axis(m.graph.info(tensor).shape[axis], what)
     require(values[axis] == whole, f"the slice cuts axis {axis}")
     return values
 
@@ -326,7 +331,7 @@ def whole_along(m: Match, values: Ints, tensor: int, axis: int, what: str) -> In
 def rows_slice(m: Match, values: Ints, tensor: int, what: str, last: int = -1) -> Ints:
     """A slice of a product as one of its left operand: all of the inner axis, ``last``."""
     extents = m.graph.info(tensor).shape
-    whole = {"begin": 0, "end": extents[last], "strides": 1}[what]
+    whole = _whole_axis(extents[last], what)
     found = list(values)
     found[last] = whole
     return tuple(found)
@@ -335,13 +340,13 @@ def rows_slice(m: Match, values: Ints, tensor: int, what: str, last: int = -1) -
 @calculation
 def units_slice(m: Match, values: Ints, weights: int, what: str) -> Ints:
     """A slice of a dense layer's result as one of the rows of its weights."""
-    whole = {"begin": 0, "end": m.graph.info(weights).shape[1], "strides": 1}[what]
+    whole = _whole_axis(m.graph.info(weights).shape[1], what)
     return (values[-1], whole)
 
 
 def _whole(extents: Ints, what: str) -> Ints:
     """Begin, end or strides of a slice of everything."""
-    return {"begin": (0,) * len(extents), "end": extents, "strides": (1,) * len(extents)}[what]
+    return tuple(_whole_axis(extent, what) for extent in extents)
 
 
 def _only(m: Match, values: Ints, axes: Ints, what: str) -> None:

@@ -158,17 +158,19 @@ class SliceBeforeDense:
     ]
 
 
+# The operands of a product of matrices of which a slice is wanted.
+_CUT_MATRICES = (
+    _cut(A, lambda values, what: operand_slice(values, A, P, 0, what)),
+    _cut(B, lambda values, what: operand_slice(values, B, Q, 1, what)),
+)
+
+
 @rule(Property.COMMUTATIVE, numerics="reassociates")
 class SliceBeforeProduct:
     """Only the rows and columns that are kept of a product of two matrices are computed."""
 
     lhs = strided_slice(matmul(A, B, transpose_a=P, transpose_b=Q), begin=S, end=T, strides=N)
-    rhs = matmul(
-        _cut(A, lambda values, what: operand_slice(values, A, P, 0, what)),
-        _cut(B, lambda values, what: operand_slice(values, B, Q, 1, what)),
-        transpose_a=P,
-        transpose_b=Q,
-    )
+    rhs = matmul(*_CUT_MATRICES, transpose_a=P, transpose_b=Q)
     integers = True
     fires = [
         dict(A=(8, 4), B=(4, 6), P=False, Q=False, **_CUT),
@@ -181,12 +183,7 @@ class SliceBeforeBatchedProduct:
     """Only the matrices, rows and columns that are kept are computed."""
 
     lhs = strided_slice(batch_matmul(A, B, transpose_a=P, transpose_b=Q), begin=S, end=T, strides=N)
-    rhs = batch_matmul(
-        _cut(A, lambda values, what: operand_slice(values, A, P, 0, what)),
-        _cut(B, lambda values, what: operand_slice(values, B, Q, 1, what)),
-        transpose_a=P,
-        transpose_b=Q,
-    )
+    rhs = batch_matmul(*_CUT_MATRICES, transpose_a=P, transpose_b=Q)
     integers = True
     fires = [
         dict(A=(3, 8, 4), B=(3, 4, 6), P=False, Q=False, S=(1, 1, 0), T=(3, 5, 6), N=(1, 1, 2)),
